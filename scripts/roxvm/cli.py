@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command line of scripts/vm, and the run from its start to its verdict."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import accel, initramfs, kernels, kernlog
+from .machine import Machine, Settings, Streams
+from .paths import BUILD, LOGS, REPO, HarnessError
+
+EXIT_TIMEOUT = 124
+EXIT_HARNESS = 125          # the guest did not boot, or could not be built
+EXIT_DIRTY_LOG = 70         # the command succeeded, the kernel complained
+EXIT_CRASH = 71             # the guest ended before the command did
+BOOT_SECONDS = 120
+PASSED_ON = ("ROX_", "GTEST_")
+
+EPILOG = f"""exit status: the command's own; {EXIT_DIRTY_LOG} if it was 0 but the kernel log has a
+report in it; {EXIT_CRASH} if the guest crashed; {EXIT_TIMEOUT} after --timeout; {EXIT_HARNESS} if it did
+not boot. Variables that begin with {' or '.join(PASSED_ON)} are passed on."""
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="scripts/vm", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Run a command as root in a virtual machine with this machine's files.")
+    add = parser.add_argument
+    add("--kernel", default="6.12", metavar="VERSION", help="6.1, 6.12 (default) or `uname -r`")
+    add("--cpus", type=int, metavar="N", help="default 2; with --pair 1 each")
+    add("--mem", type=int, default=2048, metavar="MIB", help="memory of each guest (2048)")
+    add("--cpu", default="", metavar="FLAGS",
+        help="QEMU CPU model, or flags to add (--cpu=-pclmulqdq)")
+    add("--accel", choices=("kvm", "tcg"), help="default: KVM if it is known to work")
+    add("--timeout", type=float, default=600, metavar="SEC", help="for all of it (600)")
+    add("--append", default="", metavar="CMDLINE", help="more for the kernel command line")
+    add("--overlay-size", default="70%", metavar="SIZE", help="of the tmpfs that takes writes")
+    add("--pair", choices=("virtio", "e1000e"), help="two guests joined by this card")
+    add("--mtu", type=int, default=1500, help="of the card that joins two guests (1500)")
+    add("--log", metavar="FILE", help="where the kernel log goes (default: build/vm/)")
+    add("--no-unload", action="store_true", help="do not unload rox at the end")
+    add("--no-rox", action="store_true", help="do not install rox in the guest")
+    add("--shell", action="store_true", help="the command is interactive (default: bash)")
+    add("command", nargs=argparse.REMAINDER, help="-- command and its arguments")
+    options = parser.parse_args(arguments)
+    if options.command[:1] == ["--"]:
+        options.command = options.command[1:]
+    if not options.command:
+        if not options.shell:
+            parser.error("no command (or --shell)")
+        options.command = ["bash", "-i"]
+    if options.shell and options.pair:
+        parser.error("--shell and --pair exclude each other")
+    return options
+
+
+def installer(kernel):
+    """The command that installs what was built for a kernel, if anything was."""
+    if not (BUILD / kernel.kver / "rox.ko").exists():
+        return None
+    return ["make", "-s", "-C", str(REPO), "install"]
+
+
+def log_path(options, kernel, role):
+    suffix = "" if role is None else f".{role}"
+    if options.log:
+        return Path(options.log + suffix).absolute()
+    LOGS.mkdir(parents=True, exist_ok=True)
+    forget_old_logs()
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return LOGS / f"{stamp}-{os.getpid()}-{kernel.kver}{suffix}.log"
+
+
+def forget_old_logs(keep=200):
+    for path in sorted(LOGS.glob("*.log"))[:-keep]:
+        path.unlink(missing_ok=True)
+
+
+def passed_environment(options):
+    wanted = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
+    wanted.update(HOME="/root", LANG="C.UTF-8", USER="root",
+                  TERM=os.environ.get("TERM", "dumb") if options.shell else "dumb",
+                  ROX_VM_ROOT=str(REPO), ROX_BUILD=str(BUILD))
+    return wanted
+
+
+def pair_settings(options, role, socket):
+    """QEMU's arguments and the guest's environment for one of two guests."""
+    model = {"virtio": "virtio-net-pci", "e1000e": "e1000e"}[options.pair]
+    end = (f"stream,id=net,server=on,addr.type=unix,addr.path={socket}" if role == 0 else
+           f"stream,id=net,server=off,addr.type=unix,addr.path={socket},reconnect-ms=200")
+    card = f"{model},netdev=net,mac=52:54:00:00:00:0{role + 1}"
+    if options.pair == "virtio":
+        card += f",host_mtu={max(options.mtu, 1500)}"
+    environment = {
+        "ROX_VM_NIC": options.pair, "ROX_VM_MTU": options.mtu,
+        "ROX_VM_NIC_MODULE": {"virtio": "virtio_net", "e1000e": "e1000e"}[options.pair],
+        "ROX_VM_ADDR": f"10.0.0.{role + 1}", "ROX_VM_PEER": f"10.0.0.{2 - role}",
+        "ROX_VM_ADDR6": f"fd00::{role + 1}", "ROX_VM_PEER6": f"fd00::{2 - role}",
+    }
+    return ["-netdev", end, "-device", card], environment
+
+
+def make_machines(options, kernel, folder):
+    initramfs.stage(kernel, folder / "stage", None if options.no_rox else installer(kernel))
+    common = {
+        "accel": options.accel or accel.choose(kernel), "mem": options.mem, "cpu": options.cpu,
+        "append": options.append, "overlay": options.overlay_size, "shell": options.shell,
+        "keep": options.no_unload, "command": options.command, "cwd": os.getcwd(),
+        "stage": str(folder / "stage"),
+    }
+    machines = []
+    for role in (0, 1) if options.pair else (None,):
+        network, environment = [], passed_environment(options)
+        if options.pair:
+            network, more = pair_settings(options, role, folder / "net")
+            environment.update(more)
+        own = folder / f"vm{role or 0}"
+        own.mkdir()
+        machines.append(Machine(Settings(
+            kernel, cpus=options.cpus or (1 if options.pair else 2), role=role, network=network,
+            environment=environment, log=log_path(options, kernel, role), **common), own))
+    return machines
+
+
+def follow(machines, deadline):
+    """Pump output until all have ended. Returns None, or why it was cut short."""
+    streams = Streams(machines, sys.stdout.buffer)
+    booting = list(machines)
+    while any(m.running() for m in machines) or streams.open():
+        streams.pump(0.5 if streams.open() else 0)
+        if not streams.open():
+            time.sleep(0.02)
+        booting = [m for m in booting if m.running() and not m.is_up()]
+        now = time.monotonic()
+        if booting and now > booting[0].started + BOOT_SECONDS:
+            return "boot"
+        if now > deadline and any(m.running() for m in machines):
+            for machine in machines:
+                if machine.running():
+                    machine.dump_tasks()
+            return "timeout"
+        if len(machines) > 1 and partner_lost(machines):
+            return "partner"
+    return None
+
+
+def partner_lost(machines, grace=20):
+    """One of two guests failed: the other one gets a little time to notice."""
+    ended = [m for m in machines if not m.running()]
+    failed = [m for m in ended if m.status() != 0]
+    if not failed or len(ended) == len(machines):
+        return False
+    since = max(m.control.stat().st_mtime for m in failed)
+    return time.time() > since + grace
+
+
+def verdict(machine, cut):
+    """Judge one machine: print what is wrong, return an exit status."""
+    log = machine.log_text() if machine.settings.log.exists() else ""
+    name = "" if machine.settings.role is None else f" (guest {machine.settings.role})"
+    status = machine.status()
+    code = status
+    if status is None:
+        if not machine.is_up():
+            code, why = EXIT_HARNESS, "the guest did not come up"
+            log += machine.errors.read_text(errors="replace")
+        elif cut == "timeout":
+            code, why = EXIT_TIMEOUT, "time limit reached"
+        elif cut == "partner":
+            code, why = EXIT_CRASH, "ended because the other guest failed"
+        else:
+            code, why = EXIT_CRASH, "the guest ended before the command did"
+        shown = kernlog.at_time_limit(log) if cut == "timeout" else kernlog.tail(log)
+        say(f"scripts/vm: {why}{name}; from {machine.settings.log}:", shown)
+    complaints = kernlog.report(log)
+    if complaints:
+        say(f"scripts/vm: the kernel complained{name}, see {machine.settings.log}:", complaints)
+        code = code or EXIT_DIRTY_LOG
+    return code
+
+
+def say(*lines):
+    sys.stdout.flush()
+    print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def run(options):
+    began = time.monotonic()
+    kernel = kernels.find(options.kernel)
+    with tempfile.TemporaryDirectory(prefix="rox-vm-") as name:
+        folder = Path(name)
+        machines = make_machines(options, kernel, folder)
+        try:
+            for machine in machines:
+                machine.start()
+            cut = follow(machines, began + options.timeout)
+        finally:
+            for machine in machines:
+                machine.kill()
+        codes = [verdict(machine, cut) for machine in machines]
+    return next((code for code in codes if code), 0)
+
+
+def interrupted(number, _frame):
+    raise KeyboardInterrupt(number)
+
+
+def main(arguments):
+    options = parse(arguments)
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGHUP, interrupted)
+    if options.shell and shutil.which("stty"):
+        print("leave the guest with `exit`", file=sys.stderr)
+    try:
+        return run(options)
+    except HarnessError as error:
+        say(f"scripts/vm: {error}")
+        return EXIT_HARNESS
+    except BrokenPipeError:
+        return EXIT_HARNESS
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A small initramfs: busybox, the modules for 9p and overlay, and the job."""
+
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+from .paths import HarnessError
+
+# What the guest needs before it can see the host's files.
+BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+GUEST = Path(__file__).resolve().parent / "guest"
+
+
+class Archive:
+    """A cpio archive in the "newc" format, as the kernel unpacks it."""
+
+    def __init__(self):
+        self.parts = []
+        self.entries = 0
+
+    def _add(self, name, mode, data=b"", device=(0, 0)):
+        self.entries += 1
+        encoded = name.encode() + b"\0"
+        fields = (self.entries, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(encoded), 0)
+        header = b"070701" + b"".join(b"%08x" % f for f in fields) + encoded
+        self.parts += [header, padding(header), data, padding(data)]
+
+    def folder(self, name):
+        self._add(name, stat.S_IFDIR | 0o755)
+
+    def file(self, name, data, mode=0o644):
+        self._add(name, stat.S_IFREG | mode, data)
+
+    def character_device(self, name, major, minor):
+        self._add(name, stat.S_IFCHR | 0o600, device=(major, minor))
+
+    def finish(self):
+        self._add("TRAILER!!!", 0)
+        return b"".join(self.parts)
+
+
+def padding(data):
+    return b"\0" * (-len(data) % 4)
+
+
+def module_closure(kernel, names):
+    """The files to load for these modules, in the order of loading."""
+    depends = {}
+    for line in (kernel.modules / "modules.dep").read_text().splitlines():
+        path, _, needs = line.partition(":")
+        depends[path] = needs.split()
+    by_name = {Path(path).stem.replace("-", "_"): path for path in depends}
+    ordered = []
+    for name in names:
+        path = by_name.get(name)
+        if path is None:
+            continue                    # built in
+        # modules.dep lists what was needed first last.
+        for each in (*reversed(depends[path]), path):
+            if each not in ordered:
+                ordered.append(each)
+    return [kernel.modules / path for path in ordered]
+
+
+def static_busybox():
+    path = shutil.which("busybox", path="/bin:/usr/bin")
+    if path is None:
+        raise HarnessError("busybox-static is not installed: run `make deps`")
+    data = Path(path).read_bytes()
+    if b"/ld-linux" in data[:4096]:
+        raise HarnessError("busybox is not static: install busybox-static (`make deps`)")
+    return data
+
+
+def build(kernel, job):
+    """The initramfs for one run. `job` maps names of files to their text."""
+    archive = Archive()
+    for folder in ("bin", "dev", "proc", "sys", "modules", "job", "lower", "stage", "rw", "newroot"):
+        archive.folder(folder)
+    archive.character_device("dev/console", 5, 1)
+    archive.file("bin/busybox", static_busybox(), 0o755)
+    archive.file("init", (GUEST / "init").read_bytes(), 0o755)
+    archive.file("job/stage2", (GUEST / "stage2").read_bytes(), 0o755)
+    order = []
+    for path in module_closure(kernel, BOOT_MODULES):
+        archive.file(f"modules/{path.name}", path.read_bytes())
+        order.append(path.name)
+    archive.file("modules/order", "".join(f"{n}\n" for n in order).encode())
+    for name, text in job.items():
+        archive.file(f"job/{name}", text.encode(), 0o755)
+    return archive.finish()
+
+
+def stage(kernel, folder, install):
+    """A file tree to lay over the guest's root: rox as `make install` puts it.
+
+    `install` is the command that installs into a DESTDIR, or None when
+    nothing has been built for this kernel.
+    """
+    folder.mkdir()
+    merged = Path("/lib").is_symlink()
+    modules = folder / ("usr/lib" if merged else "lib") / "modules" / kernel.kver
+    if install:
+        result = subprocess.run([*install, f"DESTDIR={folder}", f"KVER={kernel.kver}"],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, check=False)
+        if result.returncode:
+            raise HarnessError(f"make install failed:\n{result.stdout}")
+    if merged and (folder / "lib").is_dir():
+        modules.parent.mkdir(parents=True, exist_ok=True)
+        (folder / "lib/modules" / kernel.kver).rename(modules)
+        shutil.rmtree(folder / "lib")
+    modules.mkdir(parents=True, exist_ok=True)
+    link_kernel_modules(kernel, modules)
+
+
+def link_kernel_modules(kernel, modules):
+    """Show the kernel's own modules next to ours, and index them together."""
+    for entry in kernel.modules.iterdir():
+        mine = modules / entry.name
+        if mine.exists() or entry.name in ("build", "source"):
+            continue
+        if entry.is_dir() or not (modules / "updates").is_dir():
+            mine.symlink_to(entry)
+        elif entry.name.startswith(("modules.builtin", "modules.order")):
+            mine.symlink_to(entry)
+    if (modules / "updates").is_dir():
+        base = modules.parents[1] if modules.parents[1].name != "lib" else modules.parents[2]
+        depmod(base, kernel.kver)
+
+
+def depmod(base, kver):
+    tool = shutil.which("depmod", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if tool is None:
+        raise HarnessError("depmod is not installed: run `make deps`")
+    result = subprocess.run([tool, "-b", base, kver], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode:
+        raise HarnessError(f"depmod failed:\n{result.stdout}")
