@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The network side: UDP port and receive hooks of a namespace, paths, and the
+ * carrier that turns a burst of one QP's packets into frames and back.
+ */
+#ifndef ROX_NET_H
+#define ROX_NET_H
+
+#include <linux/skbuff.h>
+#include <net/dst_cache.h>
+#include "../rox.h"
+#include "../wire/wire.h"
+
+struct rox_iter;
+struct rox_qp;
+
+/* ---- namespaces (net/netns.c) ---- */
+
+/*
+ * Joins @dev to the sockets and hooks of its netdev's namespace, opening them
+ * if it is the first there. Process context. -EADDRINUSE if somebody else
+ * (rdma_rxe) owns UDP port 4791 in that namespace.
+ */
+int rox_net_attach(struct rox_dev *dev, struct net *net, struct netlink_ext_ack *extack);
+/* After it returns no packet is delivered to @dev any more (RCU). */
+void rox_net_detach(struct rox_dev *dev);
+int rox_net_init(void);
+void rox_net_exit(void);
+
+/* ---- paths (net/path.c) ---- */
+
+/**
+ * struct rox_path - how packets reach one peer: an address vector, resolved
+ * @dev: the device
+ * @v6: IPv6, else IPv4
+ * @tos: traffic class
+ * @ttl: hop limit, as the AH says (0 means 64)
+ * @sport: UDP source port, in host order
+ * @flow: IPv6 flow label
+ * @oif: ifindex of the sgid's netdev (the netdev itself, or a VLAN on it)
+ * @saddr: source address (IPv4: last word of a mapped address)
+ * @daddr: destination address
+ * @dst: cached routes, checked on each use
+ * @sl: service level, for query and completions
+ *
+ * One route and neighbour look-up per change, not per burst.
+ */
+struct rox_path {
+	struct rox_dev *dev;
+	bool valid;
+	bool v6;
+	u8 tos;
+	u8 ttl;
+	u8 sl;
+	u16 sport;
+	u32 flow;
+	int oif;
+	struct in6_addr saddr;	/* IPv4 as ::ffff:a.b.c.d */
+	struct in6_addr daddr;
+	struct dst_cache dst;
+};
+
+/*
+ * Fills @path from an address vector whose sgid_attr is held by the caller.
+ * @sqpn and @dqpn give the source port its entropy when the flow label is 0.
+ * May not sleep if @gfp says so. 0, -EINVAL, -ENOMEM. @path must be zeroed or
+ * have been through rox_path_destroy().
+ */
+int rox_path_init(struct rox_path *path, struct rox_dev *dev,
+		  const struct rdma_ah_attr *attr, u32 sqpn, u32 dqpn, gfp_t gfp);
+void rox_path_destroy(struct rox_path *path);
+/* Largest payload of one packet that fits the netdev now (an enum ib_mtu in bytes). */
+u32 rox_path_mtu(const struct rox_path *path);
+
+/* ---- sending (net/xmit.c) ---- */
+
+/**
+ * struct rox_burst - consecutive packets of one message of one QP, to be sent
+ * @path: where to
+ * @src: payload, at its current position; the carrier advances it by @len. May
+ *	be NULL if @len is 0
+ * @inl: payload instead of @src, if not NULL
+ * @len: payload bytes of all packets together
+ * @psn: of the first packet; each next one has one more
+ * @dqpn: destination QP
+ * @pkey: P_Key to put into the BTH
+ * @mtu: payload bytes of each packet but the last
+ * @npkts: packets, at least 1; @len > (npkts - 1) * mtu, or npkts is 1
+ * @op_first: opcode of packet 0 (if npkts is 1: the only one)
+ * @op_mid: opcode of the packets between
+ * @op_last: opcode of the last packet if npkts > 1
+ * @ext_first: packed extended headers of packet 0
+ * @ext_last: packed extended headers of the last packet if npkts > 1
+ * @solicited: SE bit on the last packet
+ * @ackreq: A bit on the last packet
+ * @qp: whose packets, for tracing and counters; may be NULL
+ *
+ * A middle packet never has extended headers.
+ */
+struct rox_burst {
+	struct rox_path *path;
+	struct rox_iter *src;
+	const u8 *inl;
+	u32 len;
+	u32 psn;
+	u32 dqpn;
+	u16 pkey;
+	u16 mtu;
+	u16 npkts;
+	u8 op_first;
+	u8 op_mid;
+	u8 op_last;
+	u8 ext_first_len;
+	u8 ext_last_len;
+	bool solicited;
+	bool ackreq;
+	u8 ext_first[ROX_EXT_MAX];
+	u8 ext_last[ROX_EXT_MAX];
+	struct rox_qp *qp;
+};
+
+/* Payload bytes that one burst may carry. */
+#define ROX_BURST_BYTES 65536U
+
+/*
+ * rox_xmit() - hands a burst to the network
+ *
+ * Any context with bottom halves disabled. The payload has been copied when it
+ * returns. Return: 0 when the packets were handed over *or lost on this host*
+ * (no memory, no route, queue full: counted as ROX_CNT_TX_DROP; a transport
+ * recovers from it as from any loss); -EFAULT, -EACCES, ... from @src if the
+ * payload could not be read (an MR went away): then packets that were complete
+ * may have been sent, the rest not.
+ */
+int rox_xmit(struct rox_burst *burst);
+
+/* ---- receiving (net/rx.c) ---- */
+
+/**
+ * struct rox_pkt - one packet as received, checked and in host order
+ * @bth: base transport header
+ * @ext: extended headers
+ * @info: row of the opcode table
+ * @skb: the frame that holds it
+ * @payload_off: offset of the payload from skb->data
+ * @payload_len: payload bytes without pad and ICRC
+ * @length_ok: the pad is plausible
+ */
+struct rox_pkt {
+	struct rox_bth bth;
+	struct rox_ext_hdrs ext;
+	const struct rox_opcode_info *info;
+	struct sk_buff *skb;
+	u32 payload_off;
+	u32 payload_len;
+};
+
+/**
+ * struct rox_rx - walks the packets of a received frame
+ * @skb: the frame; data points at the IP header
+ * @v6: IPv6
+ * @off: offset of the next packet's UDP payload
+ * @left: bytes of UDP payload left
+ * @seg: UDP payload bytes of each packet but the last (gso_size), or all
+ * @index: number of the next packet in the frame
+ */
+struct rox_rx {
+	struct sk_buff *skb;
+	bool v6;
+	u32 l4_off;
+	u32 off;
+	u32 left;
+	u32 seg;
+	u32 index;
+};
+
+void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb);
+/*
+ * Takes the next packet: parses it, checks lengths against the opcode table and
+ * the ICRC. Packets that fail are counted and passed over. false at the end.
+ */
+bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt);
+
+/* Addresses of a frame (IPv4 mapped into IPv6). */
+void rox_skb_addrs(const struct sk_buff *skb, struct in6_addr *saddr, struct in6_addr *daddr);
+/* The 40 bytes that a UD receive has before its payload (IPv4 header in the last 20). */
+void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN]);
+/* Copies @len bytes of payload from offset @off of the packet to @dst, advancing it. 0 or the iterator's error. */
+int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len);
+
+#endif /* ROX_NET_H */

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Tracepoints of rox: post, packet out, packet in, completion, retry.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM rox
+
+#if !defined(ROX_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define ROX_TRACE_H
+
+#include <linux/tracepoint.h>
+#include <rdma/rox-abi.h>
+
+TRACE_EVENT(rox_post_send,
+	TP_PROTO(u32 qpn, u64 wr_id, u32 opcode, u32 length, u32 psn),
+	TP_ARGS(qpn, wr_id, opcode, length, psn),
+	TP_STRUCT__entry(
+		__field(u64, wr_id)
+		__field(u32, qpn)
+		__field(u32, opcode)
+		__field(u32, length)
+		__field(u32, psn)
+	),
+	TP_fast_assign(
+		__entry->wr_id = wr_id;
+		__entry->qpn = qpn;
+		__entry->opcode = opcode;
+		__entry->length = length;
+		__entry->psn = psn;
+	),
+	TP_printk("qpn=%u wr_id=%llu opcode=%u length=%u psn=%u", __entry->qpn,
+		  __entry->wr_id, __entry->opcode, __entry->length, __entry->psn)
+);
+
+DECLARE_EVENT_CLASS(rox_packet,
+	TP_PROTO(u32 qpn, u32 dqpn, u8 opcode, u32 psn, u32 npkts, u32 len),
+	TP_ARGS(qpn, dqpn, opcode, psn, npkts, len),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, dqpn)
+		__field(u32, psn)
+		__field(u32, npkts)
+		__field(u32, len)
+		__field(u8, opcode)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->dqpn = dqpn;
+		__entry->psn = psn;
+		__entry->npkts = npkts;
+		__entry->len = len;
+		__entry->opcode = opcode;
+	),
+	TP_printk("qpn=%u dqpn=%u opcode=0x%02x psn=%u packets=%u payload=%u", __entry->qpn,
+		  __entry->dqpn, __entry->opcode, __entry->psn, __entry->npkts, __entry->len)
+);
+
+DEFINE_EVENT(rox_packet, rox_packet_out,
+	TP_PROTO(u32 qpn, u32 dqpn, u8 opcode, u32 psn, u32 npkts, u32 len),
+	TP_ARGS(qpn, dqpn, opcode, psn, npkts, len));
+
+DEFINE_EVENT(rox_packet, rox_packet_in,
+	TP_PROTO(u32 qpn, u32 dqpn, u8 opcode, u32 psn, u32 npkts, u32 len),
+	TP_ARGS(qpn, dqpn, opcode, psn, npkts, len));
+
+TRACE_EVENT(rox_completion,
+	TP_PROTO(u32 qpn, u64 wr_id, u32 opcode, u32 status, u32 byte_len),
+	TP_ARGS(qpn, wr_id, opcode, status, byte_len),
+	TP_STRUCT__entry(
+		__field(u64, wr_id)
+		__field(u32, qpn)
+		__field(u32, opcode)
+		__field(u32, status)
+		__field(u32, byte_len)
+	),
+	TP_fast_assign(
+		__entry->wr_id = wr_id;
+		__entry->qpn = qpn;
+		__entry->opcode = opcode;
+		__entry->status = status;
+		__entry->byte_len = byte_len;
+	),
+	TP_printk("qpn=%u wr_id=%llu opcode=%u status=%u byte_len=%u", __entry->qpn,
+		  __entry->wr_id, __entry->opcode, __entry->status, __entry->byte_len)
+);
+
+TRACE_EVENT(rox_retry,
+	TP_PROTO(u32 qpn, u32 psn, u32 kind, u32 left),
+	TP_ARGS(qpn, psn, kind, left),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+		__field(u32, psn)
+		__field(u32, kind)
+		__field(u32, left)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+		__entry->psn = psn;
+		__entry->kind = kind;
+		__entry->left = left;
+	),
+	TP_printk("qpn=%u from psn=%u cause=%s retries left=%u", __entry->qpn, __entry->psn,
+		  __print_symbolic(__entry->kind, { 0, "timeout" }, { 1, "sequence NAK" },
+				   { 2, "RNR NAK" }, { 3, "implied NAK" }),
+		  __entry->left)
+);
+
+#endif /* ROX_TRACE_H */
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * rox: soft RoCE v2 device. The device object, and what every room sees.
+ */
+#ifndef ROX_H
+#define ROX_H
+
+#include <linux/netdevice.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <linux/rhashtable.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rox-abi.h>
+
+#include "compat/compat.h"
+
+/* Limits that the device reports; nothing else in rox is smaller. */
+enum rox_limits {
+	ROX_MAX_QP		= 1 << 20,
+	ROX_MAX_CQ		= 1 << 20,
+	ROX_MAX_SRQ		= 1 << 20,
+	ROX_MAX_MR		= 1 << 20,
+	ROX_MAX_PD		= 1 << 20,
+	ROX_MAX_AH		= 1 << 20,
+	ROX_MAX_QP_WR		= 1 << 15,
+	ROX_MAX_SRQ_WR		= 1 << 20,
+	ROX_MAX_CQE		= 1 << 22,
+	ROX_MAX_SGE		= 32,
+	ROX_MAX_INLINE		= 1024,
+	ROX_MAX_RD_ATOM		= 128,
+	ROX_NUM_COMP_VECTORS	= 64,
+};
+
+#define ROX_MAX_MSG_SIZE	(1U << 31)
+#define ROX_QPN_MASK		0xffffffU
+#define ROX_UDP_PORT		4791
+
+struct rox_counters;
+struct rox_net;
+
+/**
+ * struct rox_dev - one RDMA device on one netdev
+ * @ibdev: the RDMA core's object; must be first
+ * @ndev: the netdev; a reference is held (netdev_tracker) from link add until
+ *	the device is deallocated
+ * @ndev_tracker: tracker of that reference
+ * @net: the namespace's sockets and receive hooks (net/net.h); held likewise
+ * @net_node: in @net's list of devices
+ * @mrs: struct rox_mr by key index (RCU)
+ * @ahs: struct rox_ah by index (RCU)
+ * @gsi_qp: QP1, or NULL (RCU)
+ * @counters: per-CPU event counters (observe/observe.h)
+ * @port_lock: protects @port_up and @mtu
+ * @port_up: what was last announced by a port event
+ * @mtu: active MTU as last derived from the netdev
+ * @pkey_bad: P_Key violations, for the port attribute
+ * @qkey_bad: Q_Key violations, for the port attribute
+ * @max_ucontext: objects of each kind that are alive, against the limits
+ */
+struct rox_dev {
+	struct ib_device ibdev;
+	struct net_device *ndev;
+	netdevice_tracker ndev_tracker;
+	struct rox_net *net;
+	struct list_head net_node;
+
+	struct rhashtable mrs;
+	struct xarray ahs;
+	struct rox_qp __rcu *gsi_qp;
+
+	struct rox_counters __percpu *counters;
+
+	spinlock_t port_lock;
+	bool port_up;
+	enum ib_mtu mtu;
+	atomic_t pkey_bad;
+	atomic_t qkey_bad;
+
+	atomic_t num_qp;
+	atomic_t num_cq;
+	atomic_t num_srq;
+	atomic_t num_mr;
+	atomic_t num_ah;
+};
+
+static inline struct rox_dev *to_rox_dev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct rox_dev, ibdev);
+}
+
+/* For what may not run in softirq context; ordered per item, unbound. Owned by main.c. */
+extern struct workqueue_struct *rox_wq;
+
+#endif /* ROX_H */

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Memory regions, and the iterator through which all payload goes.
+ */
+#ifndef ROX_MR_H
+#define ROX_MR_H
+
+#include "../rox.h"
+
+enum rox_mr_type {
+	ROX_MR_DMA,	/* all of kernel memory, kernel users only */
+	ROX_MR_USER,	/* pinned user pages */
+	ROX_MR_FRWR,	/* fast registration, kernel users only */
+};
+
+/**
+ * struct rox_mr - a memory region
+ * @ibmr: the RDMA core's object; lkey and rkey are the same number
+ * @node: in rox_dev.mrs, keyed by @index
+ * @index: upper 24 bits of the key, random and unique
+ * @ref: one for the table, one for each iterator that stands on it
+ * @gone: completed when @ref reaches 0
+ * @type: enum rox_mr_type
+ * @access: enum ib_access_flags
+ * @iova: address of byte 0 as work requests name it (0 for zero-based)
+ * @length: bytes
+ * @offset: of byte 0 in the first block
+ * @page_shift: log2 of the block size; a huge page is one block
+ * @blocks: kernel address of each block
+ * @nblocks: their number
+ * @umem: pinned pages
+ * @rcu: for freeing after the table's readers
+ */
+struct rox_mr {
+	struct ib_mr ibmr;
+	struct rhash_head node;
+	u32 index;
+	refcount_t ref;
+	struct completion gone;
+	enum rox_mr_type type;
+	int access;
+	u64 iova;
+	u64 length;
+	u32 offset;
+	u8 page_shift;
+	unsigned long *blocks;
+	u32 nblocks;
+	struct ib_umem *umem;
+	struct rcu_head rcu;
+};
+
+static inline struct rox_mr *to_rox_mr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct rox_mr, ibmr);
+}
+
+/**
+ * rox_mr_get() - looks up a key, checks the right to use it, and takes a reference
+ * @dev: device
+ * @pd: the QP's PD; must be the MR's
+ * @key: lkey or rkey
+ * @addr: first address
+ * @len: bytes; 0 is in range anywhere
+ * @access: enum ib_access_flags that are needed, all of them (0: local read)
+ * @user: the work request comes from a user QP: DMA MRs are refused
+ *
+ * Any context. Return: the MR, or ERR_PTR: -ENOENT no such key, -EPERM another
+ * PD, -EACCES access not granted, -ERANGE not within the MR.
+ */
+struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 addr,
+			  u64 len, int access, bool user);
+void rox_mr_put(struct rox_mr *mr);
+/* Kernel address of @addr, and in @len how many bytes are contiguous there (not beyond the MR). */
+void *rox_mr_map(const struct rox_mr *mr, u64 addr, size_t *len);
+
+/**
+ * struct rox_iter - walks an SGE list through its MRs
+ *
+ * Holds a reference on the MR it stands on until it leaves it; rox_iter_end()
+ * lets go. It may be copied only when it holds none (after rox_iter_end()).
+ * Between bursts it is ended, so that dereg_mr never waits for a message; the
+ * next use looks the key up again.
+ */
+struct rox_iter {
+	struct rox_dev *dev;
+	struct ib_pd *pd;
+	const struct rox_sge *sge;
+	u32 num_sge;
+	u32 cur;
+	u32 off;
+	int access;
+	bool user;
+	struct rox_mr *mr;
+};
+
+void rox_iter_init(struct rox_iter *it, struct rox_dev *dev, struct ib_pd *pd,
+		   const struct rox_sge *sge, u32 num_sge, int access, bool user);
+/* Looks up every SGE once, whole: 0, or the first error of rox_mr_get(). */
+int rox_iter_check(struct rox_iter *it);
+/* Goes to @offset bytes from the beginning of the list. */
+void rox_iter_seek(struct rox_iter *it, u64 offset);
+/*
+ * The next contiguous piece of at most @max bytes: its address in @p, its
+ * length returned, and the iterator moves past it. 0 at the end of the list,
+ * or a negative error of rox_mr_get().
+ */
+ssize_t rox_iter_next(struct rox_iter *it, size_t max, void **p);
+/* Copy @len bytes and advance; 0, -EMSGSIZE if the list is shorter, or an error of rox_mr_get(). */
+int rox_iter_write(struct rox_iter *it, const void *src, size_t len);
+int rox_iter_read(struct rox_iter *it, void *dst, size_t len);
+void rox_iter_end(struct rox_iter *it);
+
+int rox_mr_table_init(struct rox_dev *dev);
+void rox_mr_table_destroy(struct rox_dev *dev);
+
+/* verbs */
+struct ib_mr *rox_get_dma_mr(struct ib_pd *ibpd, int access);
+struct ib_mr *rox_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
+			      int access, struct ib_dmah *dmah, struct ib_udata *udata);
+int rox_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+#endif /* ROX_MR_H */

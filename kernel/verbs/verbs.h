@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The verbs objects and how the transport uses them.
+ */
+#ifndef ROX_VERBS_H
+#define ROX_VERBS_H
+
+#include "../rox.h"
+#include "../ring/ring.h"
+#include "../net/net.h"
+#include "../transport/transport.h"
+#include "mr.h"
+
+/* ---- context and mmap (verbs/context.c) ---- */
+
+struct rox_ucontext {
+	struct ib_ucontext ibuc;
+};
+
+/* An area that a process may map: one rox_ring_mem. */
+struct rox_mmap_entry {
+	struct rdma_user_mmap_entry entry;
+	void *base;
+	size_t size;
+};
+
+static inline struct rox_ucontext *to_rox_ucontext(struct ib_ucontext *uc)
+{
+	return container_of(uc, struct rox_ucontext, ibuc);
+}
+
+int rox_alloc_ucontext(struct ib_ucontext *uc, struct ib_udata *udata);
+void rox_dealloc_ucontext(struct ib_ucontext *uc);
+int rox_mmap(struct ib_ucontext *uc, struct vm_area_struct *vma);
+void rox_mmap_free(struct rdma_user_mmap_entry *entry);
+/* Offers @mem to @uc; fills @map. NULL on no memory. */
+struct rdma_user_mmap_entry *rox_mmap_offer(struct ib_ucontext *uc, const struct rox_ring_mem *mem,
+					    struct rox_mapping *map);
+
+/* ---- PD, AH ---- */
+
+struct rox_pd {
+	struct ib_pd ibpd;
+};
+
+struct rox_ah {
+	struct ib_ah ibah;
+	struct rox_path path;
+	u32 index;
+	refcount_t ref;
+	struct completion gone;
+};
+
+static inline struct rox_ah *to_rox_ah(struct ib_ah *ibah)
+{
+	return container_of(ibah, struct rox_ah, ibah);
+}
+
+/* Any context. NULL if there is no such AH or it is not of @pd. */
+struct rox_ah *rox_ah_get(struct rox_dev *dev, u32 index, struct ib_pd *pd);
+void rox_ah_put(struct rox_ah *ah);
+
+/* ---- CQ (verbs/cq.c) ---- */
+
+/**
+ * struct rox_cq - completion queue
+ * @ibcq: the RDMA core's object
+ * @lock: protects @ring and, for kernel users, its consumer end
+ * @mem: the memory of @ring
+ * @ring: producer end
+ * @entry: offered to the process, or NULL for a kernel CQ
+ * @flags: enum rox_cq_flags
+ * @error: overflowed; nothing is added any more
+ * @notify: kernel CQ: ROX_RING_ARM_* that is requested (user CQs have it in the ring)
+ */
+struct rox_cq {
+	struct ib_cq ibcq;
+	spinlock_t lock;
+	struct rox_ring_mem mem;
+	struct rox_ring ring;
+	struct rdma_user_mmap_entry *entry;
+	u32 flags;
+	bool error;
+};
+
+static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct rox_cq, ibcq);
+}
+
+/**
+ * rox_cq_add() - adds a completion and raises the event if one is armed
+ * @cq: the queue
+ * @cqe: copied; timestamps are filled in here
+ * @solicited: counts as solicited (a solicited receive); errors always do
+ *
+ * Any context but hard interrupts; takes only @cq->lock (irqsave) and calls the
+ * completion handler outside of it.
+ * Return: 0, or -EOVERFLOW if the CQ is in error: IBV_EVENT_CQ_ERR has been
+ * raised once, and the caller moves its QP to ERR with IBV_EVENT_QP_FATAL.
+ */
+int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
+
+/* ---- SRQ (verbs/srq.c) ---- */
+
+/**
+ * struct rox_srq - shared receive queue
+ * @ibsrq: the RDMA core's object
+ * @lock: protects @ring (the consumer end) and @limit
+ * @mem: the memory of @ring
+ * @ring: receive WQEs
+ * @entry: offered to the process, or NULL
+ * @max_sge: of one WQE
+ * @limit: SRQ limit, 0 if not armed
+ * @error: its indices were corrupted
+ */
+struct rox_srq {
+	struct ib_srq ibsrq;
+	spinlock_t lock;
+	spinlock_t post_lock;
+	struct rox_ring_mem mem;
+	struct rox_ring ring;
+	struct rdma_user_mmap_entry *entry;
+	u32 max_sge;
+	u32 limit;
+	bool error;
+};
+
+static inline struct rox_srq *to_rox_srq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct rox_srq, ibsrq);
+}
+
+/* A receive WQE as taken from an RQ or SRQ: the kernel's own, validated copy. */
+struct rox_recv {
+	u64 wr_id;
+	u32 num_sge;
+	u32 length;	/* sum of the SGEs, saturated */
+	struct rox_sge sge[ROX_MAX_SGE];
+};
+
+/**
+ * rox_rq_take() - takes the oldest receive WQE of a ring
+ * @ring: RQ or SRQ; the caller holds its lock
+ * @max_sge: limit of the queue
+ * @recv: filled
+ *
+ * Return: 1 taken, 0 empty, -EPROTO corrupted indices, -EINVAL the WQE is bad
+ * (num_sge above the limit): it was taken and @recv->wr_id is valid.
+ */
+int rox_rq_take(struct rox_ring *ring, u32 max_sge, struct rox_recv *recv);
+/* The same from an SRQ: takes its lock and raises IB_EVENT_SRQ_LIMIT_REACHED / IB_EVENT_SRQ_ERR. */
+int rox_srq_take(struct rox_srq *srq, struct rox_recv *recv);
+/* Kernel post_recv into a ring that the kernel produces and consumes. 0, -ENOMEM full, -EINVAL. */
+int rox_rq_post(struct rox_ring *ring, u32 max_sge, const struct ib_recv_wr *wr);
+
+/* ---- QP (verbs/qp.c) ---- */
+
+/**
+ * struct rox_qp - queue pair
+ * @ibqp: the RDMA core's object; qp_num is unique in the module
+ * @dev: the device
+ * @ref: table and users; destroy waits for 0
+ * @gone: completed when @ref reaches 0
+ * @rcu: for freeing after the table's readers
+ * @user: created by a process
+ * @sq_sig_all: every send WQE is signalled
+ * @cap: as created
+ * @state_lock: innermost; protects @state, @sq_draining and @attr against the
+ *	transport's own transitions
+ * @state: read with rox_qp_state() anywhere
+ * @sq_draining: SQD: waiting for outstanding sends
+ * @sq_drained_event: SQD: raise IBV_EVENT_SQ_DRAINED then
+ * @attr: what modify has set (timeout, retry_cnt, rnr_retry, min_rnr_timer,
+ *	max_rd_atomic, max_dest_rd_atomic, qkey, pkey_index, dest_qp_num, ...)
+ * @path: RC and UC: the primary path
+ * @mem: memory of both rings
+ * @entry: offered to the process, or NULL
+ * @sq: consumer end of the send ring; sq side lock
+ * @rq: consumer end of the receive ring; rq side lock
+ * @sq_post_lock: kernel users: serialises post_send
+ * @rq_post_lock: kernel users: serialises post_recv
+ * @send: requester and completer (transport/)
+ * @recv: responder (transport/)
+ */
+struct rox_qp {
+	struct ib_qp ibqp;
+	struct rox_dev *dev;
+	refcount_t ref;
+	struct completion gone;
+	struct rcu_head rcu;
+	bool user;
+	bool sq_sig_all;
+	struct ib_qp_cap cap;
+
+	spinlock_t state_lock;
+	enum ib_qp_state state;
+	bool sq_draining;
+	bool sq_drained_event;
+	struct ib_qp_attr attr;
+	struct rox_path path;
+	u32 mtu;		/* path MTU in bytes */
+	u16 pkey;		/* value at attr.pkey_index */
+
+	struct rox_ring_mem mem;
+	struct rdma_user_mmap_entry *entry;
+	struct rox_ring sq;
+	struct rox_ring rq;
+	spinlock_t sq_post_lock;
+	spinlock_t rq_post_lock;
+
+	struct rox_send send;
+	struct rox_resp recv;
+};
+
+static inline struct rox_qp *to_rox_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct rox_qp, ibqp);
+}
+
+static inline enum ib_qp_state rox_qp_state(const struct rox_qp *qp)
+{
+	return READ_ONCE(qp->state);
+}
+
+static inline struct rox_cq *rox_qp_scq(const struct rox_qp *qp)
+{
+	return to_rox_cq(qp->ibqp.send_cq);
+}
+
+static inline struct rox_cq *rox_qp_rcq(const struct rox_qp *qp)
+{
+	return to_rox_cq(qp->ibqp.recv_cq);
+}
+
+/* Any context. The QP with a reference, or NULL. QPN 1 is @dev's GSI QP (@dev needed), else @dev may be NULL. */
+struct rox_qp *rox_qp_get(struct rox_dev *dev, u32 qpn);
+void rox_qp_put(struct rox_qp *qp);
+/* Raises an affiliated asynchronous event; any context. */
+void rox_qp_event(struct rox_qp *qp, enum ib_event_type event);
+int rox_qp_table_init(void);
+void rox_qp_table_exit(void);
+
+/* kernel users */
+int rox_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		  const struct ib_send_wr **bad_wr);
+int rox_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		  const struct ib_recv_wr **bad_wr);
+
+extern const struct ib_device_ops rox_verbs_ops;	/* all but observe's */
+
+#endif /* ROX_VERBS_H */
