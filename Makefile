@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Every verb of the project. The usual ones:
+#
+#   make [KVER=6.1|6.12|`uname -r`] [KDIR=headers]    module and provider
+#   make demo, make check, make check-quick, make vm
+#   sudo make install, sudo make uninstall
+#
+# `make help` lists them all.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+export ROX_BUILD := $(abspath $(or $(ROX_BUILD),build))
+BUILD := $(ROX_BUILD)
+DESTDIR ?=
+INCLUDEDIR ?= /usr/include
+
+# The kernels that `make check` tests on, and the one of the quick verbs.
+KERNELS ?= 6.1 6.12
+QUICK_KERNEL ?= 6.12
+
+# The kernel to build for. A series ("6.1") means the newest one in the cache.
+# Looked up only by the targets that need it, and then once.
+ifdef KDIR
+find_kver = $(or $(KVER),$(shell $(MAKE) -s --no-print-directory -C $(KDIR) kernelrelease))
+else
+find_kver = $(shell scripts/kernels kver $(or $(KVER),$(shell uname -r)))
+endif
+kver = $(eval kver := $(find_kver))$(or $(kver),$(error no kernel version))
+kdir = $(eval kdir := $(or $(KDIR),$(shell scripts/kernels kdir $(kver))))$(or \
+	$(kdir),$(error no headers for kernel $(kver): name one with KVER= (6.1, 6.12) or KDIR=))
+
+module_dir = $(BUILD)/$(kver)
+updates = $(DESTDIR)/lib/modules/$(kver)/updates
+
+.PHONY: all module provider tests deps deps-quick help
+all: provider module
+
+help:
+	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
+
+## make                 the module (KVER= or KDIR=, else the running kernel) and the provider
+## make module|provider|tests    one of them, or the test programs
+module: deps-quick
+	@scripts/build-module $(kver) $(kdir) $(module_dir) $(KMAKEFLAGS)
+
+provider: deps-quick
+	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace all
+
+tests: deps-quick
+	@$(MAKE) --no-print-directory -C tests BUILD=$(BUILD)/tests all
+
+## make deps            install what is missing: packages, kernels for the VMs
+deps:
+	@scripts/deps
+
+deps-quick:
+	@scripts/deps --quick
+
+# -- installation ----------------------------------------------------------
+
+## make install         into DESTDIR= for KVER=; depmod only without DESTDIR
+.PHONY: install uninstall
+install:
+	@test -f $(module_dir)/rox.ko || { \
+		echo "nothing is built for $(kver): run make KVER=$(kver)" >&2; exit 1; }
+	install -D -m 644 $(module_dir)/rox.ko $(updates)/rox.ko
+	install -D -m 644 include/uapi/rdma/rox-abi.h $(DESTDIR)$(INCLUDEDIR)/rdma/rox-abi.h
+	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace DESTDIR=$(DESTDIR) install
+	$(if $(DESTDIR),,depmod $(kver))
+
+## make uninstall       undo make install (same DESTDIR= and KVER=)
+uninstall:
+	rm -f $(updates)/rox.ko $(DESTDIR)$(INCLUDEDIR)/rdma/rox-abi.h
+	-rmdir --ignore-fail-on-non-empty $(updates) 2>/dev/null
+	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace DESTDIR=$(DESTDIR) uninstall
+	$(if $(DESTDIR),,depmod $(kver))
+
+# -- tests -----------------------------------------------------------------
+
+check_groups := unit verbs apps interop pair life install
+
+## make check           every test on every kernel of KERNELS= (6.1 6.12)
+## make check-quick     host units, the core of verbs and apps, one kernel
+## make check-GROUP     one group: unit verbs apps interop pair life install
+.PHONY: check check-quick $(check_groups:%=check-%)
+check: deps-quick
+	@scripts/check --kernels "$(KERNELS)" $(check_groups)
+
+check-quick: deps-quick
+	@scripts/check --quick --kernels "$(QUICK_KERNEL)" unit verbs apps
+
+$(check_groups:%=check-%): check-%: deps-quick
+	@scripts/check --kernels "$(KERNELS)" $*
+
+## make demo            two namespaces, stock programs between them, in one VM
+## make vm              a shell in a VM with rox between two namespaces
+.PHONY: demo vm
+demo vm: deps-quick
+	@$(MAKE) --no-print-directory KVER=$(or $(KVER),$(QUICK_KERNEL)) all
+	@scripts/$(if $(filter demo,$@),demo,vm-shell) $(or $(KVER),$(QUICK_KERNEL))
+
+# -- upkeep ----------------------------------------------------------------
+
+## make lint            checkpatch, sparse, W=1, clang-format, clang-tidy, shellcheck
+## make clean           remove everything that was built
+.PHONY: lint clean
+lint:
+	@scripts/deps --quick lint
+	@scripts/lint $(KERNELS)
+
+clean:
+	rm -rf $(BUILD)

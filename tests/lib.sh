@@ -1,0 +1,260 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Functions for the tests that run in a guest. Source this file from bash.
+#
+# Results (TAP, counted by scripts/check):
+#   tap_ok NAME / tap_not_ok NAME [REASON] / tap_skip NAME REASON
+#   tap_run NAME COMMAND...   ok if the command succeeds; if not, its output follows as comments
+#   tap_done                  the plan; returns 1 if anything failed. End a script with it.
+#
+# Network:
+#   net_two [MTU]      namespaces $NS1 and $NS2 joined by veth, MTU 9000 unless told:
+#                      $DEV1 with $IP1 and $IP1_6 in $NS1, $DEV2 with $IP2 and $IP2_6 in $NS2
+#   net_two_delete     deletes both namespaces and with them all that is in them
+#   in1 / in2 CMD...   runs a command in one namespace, as a process of its own
+#   rdma_load          loads rox and the modules that give user space its devices
+#   link_two           $ROX1 on $DEV1 and $ROX2 on $DEV2
+#   link_two_delete
+#
+# Programs:
+#   run_limited SECONDS CMD...            ends the command at the limit; status 124 then
+#   run_pair [-t SECONDS] [-1] [-k] -- SERVER... -- CLIENT...
+#       the server in $NS1, then, once it listens, the client in $NS2 (-1: in $NS1 as well, that
+#       is one device); 0 if both end with 0. -k: the server never ends by itself, end it after
+#       the client. At the limit the state of the QPs and of the kernel is printed.
+#   diagnose                              prints that state
+#
+# Leaks:
+#   leak_mark          remembers what is in use now: RDMA objects, module references
+#   leak_check         0 if just that is in use again within ten seconds
+#
+# RDMA devices are visible in every network namespace unless `rdma system set netns exclusive` was
+# given before the first namespace was made; rox uses the namespace of its netdev in both modes, and
+# the tests stay with the default.
+#
+# ROX_TYPE=rxe runs the same things over the in-tree driver, ROX_TRACE=1 records rox' tracepoints.
+
+ROX_TYPE=${ROX_TYPE:-rox}
+NS1=ns1 NS2=ns2 DEV1=veth0 DEV2=veth1 ROX1=rox0 ROX2=rox1
+IP1=10.0.0.1 IP2=10.0.0.2 IP1_6=fd00::1 IP2_6=fd00::2
+ROX_TMP=${ROX_TMP:-$(mktemp -d /tmp/rox-test.XXXXXX)}
+
+# -- results ---------------------------------------------------------------
+
+tap_count=0
+tap_failed=0
+
+tap_ok() {
+	echo "ok $((++tap_count)) - $1"
+}
+
+tap_not_ok() {
+	echo "not ok $((++tap_count)) - $1"
+	[[ -z ${2:-} ]] || comment <<<"$2"
+	((++tap_failed))
+	return 0
+}
+
+tap_skip() {
+	echo "ok $((++tap_count)) - $1 # SKIP $2"
+}
+
+# Turns standard input into comments.
+comment() {
+	sed 's/^/# /'
+}
+
+tap_run() {
+	local name=$1 output=$ROX_TMP/tap.out status=0
+	shift
+	"$@" >"$output" 2>&1 || status=$?
+	if ((status == 0)); then
+		tap_ok "$name"
+	else
+		tap_not_ok "$name" "status $status of: $*"
+		tail -n 120 "$output" | comment
+	fi
+	return 0
+}
+
+tap_done() {
+	echo "1..$tap_count"
+	((tap_failed == 0 && tap_count > 0))
+}
+
+# -- network ---------------------------------------------------------------
+
+in1() {
+	ip netns exec "$NS1" "$@"
+}
+
+in2() {
+	ip netns exec "$NS2" "$@"
+}
+
+# Gives an end of the veth pair its addresses: namespace, device, IPv4, IPv6.
+net_end() {
+	ip -n "$1" link set lo up &&
+		ip netns exec "$1" sysctl -q "net.ipv6.conf.$2.accept_dad=0" &&
+		ip -n "$1" address add "$3/24" dev "$2" &&
+		ip -n "$1" address add "$4/64" dev "$2" nodad &&
+		ip -n "$1" link set "$2" up
+}
+
+net_two() {
+	local mtu=${1:-9000}
+	modprobe veth &&
+		ip netns add "$NS1" && ip netns add "$NS2" &&
+		ip link add "$DEV1" netns "$NS1" mtu "$mtu" type veth \
+			peer name "$DEV2" netns "$NS2" mtu "$mtu" &&
+		net_end "$NS1" "$DEV1" "$IP1" "$IP1_6" &&
+		net_end "$NS2" "$DEV2" "$IP2" "$IP2_6"
+}
+
+net_two_delete() {
+	ip netns delete "$NS1"
+	ip netns delete "$NS2"
+}
+
+rdma_load() {
+	modprobe -a ib_uverbs rdma_ucm &&
+		if [[ $ROX_TYPE == rox ]]; then modprobe rox; else modprobe "rdma_$ROX_TYPE"; fi &&
+		trace_start
+}
+
+# Adds a link and waits until its addresses have become GIDs: namespace, name, netdev.
+link_add() {
+	local tries
+	ip netns exec "$1" rdma link add "$2" type "$ROX_TYPE" netdev "$3" || return
+	for ((tries = 0; tries < 50; tries++)); do
+		gids_of "$2" | grep -q '^0000:0000:0000:0000:0000:ffff:' && return 0
+		sleep 0.1
+	done
+	echo "link_add: no IPv4 address in the GID table of $2" >&2
+	return 1
+}
+
+gids_of() {
+	cat "/sys/class/infiniband/$1/ports/1/gids/"* 2>/dev/null
+}
+
+link_two() {
+	rdma_load && link_add "$NS1" "$ROX1" "$DEV1" && link_add "$NS2" "$ROX2" "$DEV2"
+}
+
+link_two_delete() {
+	rdma link delete "$ROX1" && rdma link delete "$ROX2"
+}
+
+# -- programs --------------------------------------------------------------
+
+run_limited() {
+	local seconds=$1
+	shift
+	timeout -k 5 "$seconds" "$@"
+}
+
+# The server listens once its namespace has a TCP listener or there is an RDMA CM one.
+wait_for_server() {
+	local pid=$1 tries
+	for ((tries = 0; tries < 100; tries++)); do
+		grep -qs ' 00000000:0000 0A ' "/proc/$pid/net/tcp" && return 0
+		grep -qs ' 00000000000000000000000000000000:0000 0A ' "/proc/$pid/net/tcp6" && return 0
+		rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN' && return 0
+		kill -0 "$pid" 2>/dev/null || return 0
+		sleep 0.1
+	done
+}
+
+run_pair() {
+	local limit=60 client_ns=$NS2 end_server= server=() client=()
+	while [[ $1 != -- ]]; do
+		case $1 in
+		-t) limit=$2; shift ;;
+		-1) client_ns=$NS1 ;;
+		-k) end_server=1 ;;
+		esac
+		shift
+	done
+	shift
+	while [[ $1 != -- ]]; do server+=("$1"); shift; done
+	shift
+	client=("$@")
+	run_pair_in "$limit" "$client_ns" "$end_server"
+}
+
+# The second half of run_pair: the arrays `server` and `client` are the caller's.
+run_pair_in() {
+	local limit=$1 client_ns=$2 end_server=$3 pid server_status=0 client_status=0
+	local out=$ROX_TMP/server.out
+	ip netns exec "$NS1" timeout -k 5 "$limit" "${server[@]}" >"$out" 2>&1 &
+	pid=$!
+	wait_for_server "$pid"
+	ip netns exec "$client_ns" timeout -k 5 "$limit" "${client[@]}" || client_status=$?
+	((client_status == 124)) && diagnose
+	if [[ -n $end_server ]]; then
+		kill "$pid" 2>/dev/null
+		wait "$pid" 2>/dev/null
+	else
+		wait "$pid" || server_status=$?
+		((server_status == 124 && client_status != 124)) && diagnose
+	fi
+	if ((client_status || server_status)); then
+		echo "client ended with $client_status, server with $server_status:"
+		echo "  client: ${client[*]}"
+		echo "  server: ${server[*]}; its output:"
+		tail -n 60 "$out"
+		return 1
+	fi
+}
+
+trace_start() {
+	[[ -n ${ROX_TRACE:-} && -d /sys/kernel/tracing/events/rox ]] || return 0
+	echo 8192 >/sys/kernel/tracing/buffer_size_kb
+	echo 1 >/sys/kernel/tracing/events/rox/enable
+}
+
+diagnose() {
+	echo "--- queue pairs"
+	rdma -d resource show qp
+	rdma resource show cm_id
+	echo "--- counters"
+	rdma statistic show 2>/dev/null
+	echo "--- processes"
+	ps -eo pid,stat,wchan:28,time,args | grep -v '\[' | tail -n 20
+	if [[ -n ${ROX_TRACE:-} ]]; then
+		echo "--- tracepoints"
+		tail -n 200 /sys/kernel/tracing/trace
+	fi
+	echo "--- kernel log"
+	dmesg | tail -n 30
+	echo "---"
+}
+
+# -- leaks -----------------------------------------------------------------
+
+# One line for each device and one for the module.
+leak_state() {
+	rdma resource show 2>/dev/null | sed 's/^[0-9]*: //' | sort
+	[[ ! -e /sys/module/$ROX_TYPE/refcnt ]] ||
+		echo "module references $(<"/sys/module/$ROX_TYPE/refcnt")"
+}
+
+leak_mark() {
+	leak_marked=$(leak_state)
+}
+
+leak_check() {
+	local tries now
+	for ((tries = 0; tries < 100; tries++)); do
+		now=$(leak_state)
+		[[ $now == "$leak_marked" ]] && return 0
+		sleep 0.1
+	done
+	echo "leak: in use before:"
+	echo "$leak_marked"
+	echo "in use now:"
+	echo "$now"
+	return 1
+}
