@@ -23,16 +23,16 @@ struct rox_pkt;
  * struct rox_side - one half of a QP, run by one context at a time
  * @lock: held while running; taken by trylock from the data path, by
  *	spin_lock_bh() from modify and destroy
- * @work_pending: enum rox_side_work bits
+ * @pending: enum rox_side_work bits, set by whoever has work for the side
  * @rxq: received frames that wait for the side
- * @work: continues a run that used up its budget, or that began where the
- *	transport must not run
+ * @work: continues a run that used up its budget, or that was asked for where
+ *	the transport must not run
  * @qp: the QP
- * @run: does all the work there is, in bounded steps
+ * @run: does the work in @work, bounded; true if there is more to do at once
  */
 struct rox_side {
 	spinlock_t lock;
-	unsigned long work_pending;
+	unsigned long pending;
 	struct sk_buff_head rxq;
 	struct work_struct work;
 	struct rox_qp *qp;
@@ -40,8 +40,8 @@ struct rox_side {
 };
 
 enum rox_side_work {
-	ROX_WORK_RUN,		/* there may be something to do */
-	ROX_WORK_TIMEOUT,	/* send side: the timer has expired */
+	ROX_WORK_RUN		= 1UL << 0,	/* frames, WQEs or a change of state */
+	ROX_WORK_TIMEOUT	= 1UL << 1,	/* send side: the timer has expired */
 };
 
 /**
@@ -55,7 +55,7 @@ enum rox_side_work {
  * @first_psn: of its first packet
  * @npkts: PSNs that it takes (READ: response packets)
  * @ssn: RC: number of the message on this QP, as MSN counts them
- * @sent: packets sent so far (READ: packets asked for), from the beginning
+ * @sent: packets sent in this pass (READ: response packets asked for)
  * @imm: immediate data
  * @inv_rkey: rkey to invalidate
  * @remote_addr: READ, WRITE, ATOMIC
@@ -100,105 +100,138 @@ struct rox_swqe {
 /**
  * struct rox_send - requester and completer; the send side lock protects it
  * @side: lock and run
- * @wqes: copies of outstanding WQEs, cap.max_send_wr slots of @stride bytes
+ * @wqes: copies of outstanding WQEs: one slot of @stride bytes for each entry of the ring
  * @stride: bytes of a slot
  * @mask: slots - 1
- * @head: next slot to copy a WQE into (free-running)
- * @cur: WQE being sent
- * @tail: oldest WQE not retired
- * @next_psn: of the next WQE to be copied
- * @una: oldest PSN not acknowledged
- * @max_psn: PSN after the last one ever sent
- * @ssn: messages started
- * @lsn: last message number that the peer's credits allow
+ * @cur: WQE being sent (free-running, like the ring's indices; the next one to
+ *	be copied is qp->sq.index)
+ * @tail: oldest WQE that is not retired
+ * @next_psn: of the next WQE that is copied
+ * @psn: of the next packet that is sent; behind @max_psn after a go-back
+ * @una: oldest PSN that is not acknowledged
+ * @max_psn: the PSN after the last one ever sent
+ * @ssn: messages copied so far, as the peer's MSN counts them
+ * @lsn: last message that the peer's credits allow
  * @credits_valid: the peer reports credits
  * @rd_atomic: READ and ATOMIC requests outstanding
- * @retry: retry_cnt left
- * @rnr_retry: rnr_retry left
- * @waiting_rnr: until the timer fires
- * @deadline: of the retransmit timer, in ktime ns; 0 if not armed
- * @timer: the only timer
- * @iter: payload of @cur
- * @flushing: in ERR, nothing is sent any more
+ * @retry: retry_cnt left, until there is progress
+ * @rnr_retry: rnr_retry left, likewise
+ * @waiting_rnr: nothing is sent until the timer fires
+ * @deadline: when the timer has something to do, in ktime ns; 0 if never
+ * @timer: the only timer: ACK timeout and RNR
+ * @iter: payload of WQE @iter_wqe at byte @iter_off; held during one run only
  */
 struct rox_send {
 	struct rox_side side;
 	void *wqes;
 	u32 stride;
 	u32 mask;
-	u32 head;
 	u32 cur;
 	u32 tail;
 	u32 next_psn;
+	u32 psn;
 	u32 una;
 	u32 max_psn;
 	u32 ssn;
 	u32 lsn;
 	bool credits_valid;
-	u32 rd_atomic;
-	u32 read_next;		/* completer: PSN of the next READ response of the tail's READ */
+	bool waiting_rnr;
 	u8 retry;
 	u8 rnr_retry;
-	bool waiting_rnr;
-	bool seq_retry;		/* one go-back-N for a sequence NAK or implied NAK is under way */
-	u32 seq_retry_psn;
+	u32 rd_atomic;
 	u64 deadline;
 	struct hrtimer timer;
 	struct rox_iter iter;
+	bool iter_valid;
+	u32 iter_wqe;
+	u32 iter_off;
 };
 
-/* A duplicate READ or ATOMIC is answered from these; a ring of max_dest_rd_atomic. */
+/**
+ * struct rox_rd_res - what a duplicate READ or ATOMIC is answered from
+ * @kind: enum rox_op_kind; ROX_KIND_NONE if empty
+ * @first_psn: of the request
+ * @npkts: PSNs that it took
+ * @rkey: READ
+ * @va: READ
+ * @len: READ
+ * @orig: ATOMIC: what stood there before
+ * @msn: as it was in the response
+ */
 struct rox_rd_res {
-	u8 kind;		/* enum rox_op_kind, 0: empty */
+	u8 kind;
 	u32 first_psn;
-	u32 last_psn;
-	u64 va;
+	u32 npkts;
 	u32 rkey;
+	u64 va;
 	u32 len;
-	u64 orig;		/* ATOMIC: what was there */
 	u32 msn;
+	u64 orig;
 };
 
-struct rox_recv_state;
+/**
+ * struct rox_read_job - READ responses that are being sent
+ * @active: there is one
+ * @psn: of the next response packet
+ * @npkts: packets of the whole answer
+ * @sent: packets sent
+ * @len: bytes of the whole answer
+ * @msn: for the AETH
+ * @sge: the memory that is read
+ */
+struct rox_read_job {
+	bool active;
+	u32 psn;
+	u32 npkts;
+	u32 sent;
+	u32 len;
+	u32 msn;
+	struct rox_sge sge;
+};
 
 /**
  * struct rox_resp - responder; the receive side lock protects it
  * @side: lock and run
  * @epsn: expected PSN
  * @msn: messages completed
- * @op_kind: of the message under way, or ROX_KIND_NONE
- * @...: see transport/responder.c
+ * @kind: enum rox_op_kind of the message under way, ROX_KIND_NONE between messages
+ * @have_recv: @recv holds a receive WQE that is not completed
+ * @comm_est: IB_EVENT_COMM_EST was raised, or is not due any more
+ * @nak_sent: a NAK for @epsn was sent; the next only when the sender has gone
+ *	back and lost a packet again
+ * @ack_due: an ACK up to @epsn - 1 is owed at the end of the run
+ * @flushed: in ERR: IB_EVENT_QP_LAST_WQE_REACHED was raised
+ * @ooo_psn: with @nak_sent: the last PSN that came out of sequence
+ * @left: WRITE: bytes that RETH promised and that have not come yet
+ * @received: bytes of the message so far
+ * @write: WRITE: the rest of the target
+ * @recv: the receive WQE of the message
+ * @iter: walks @write or @recv; held during one run only
+ * @res: answers for duplicates, @num_res of them (max_dest_rd_atomic)
+ * @num_res: see @res
+ * @res_head: the next one to be used
+ * @read: READ under way; while it is active no other request is looked at
  */
 struct rox_resp {
 	struct rox_side side;
 	u32 epsn;
 	u32 msn;
-	u8 op_kind;		/* message under way */
-	bool have_recv;		/* @recv holds a WQE for it */
-	bool comm_est;		/* IBV_EVENT_COMM_EST was raised */
-	bool nak_sent;		/* a sequence NAK was sent; none until the expected PSN comes */
-	bool ack_due;		/* an ACK is owed up to epsn - 1 */
-	bool last_wqe_event;
-	u64 va;			/* WRITE: where the next byte goes */
-	u32 rkey;
-	u32 dmalen;		/* WRITE: bytes left of RETH's length */
-	u32 offset;		/* SEND: bytes received so far */
-	u32 total;		/* WRITE: RETH's length */
-	struct rox_recv *recv;	/* the receive WQE of the message */
+	u8 kind;
+	bool have_recv;
+	bool comm_est;
+	bool nak_sent;
+	bool ack_due;
+	bool flushed;
+	u32 ooo_psn;
+	u32 left;
+	u32 received;
+	struct rox_sge write;
+	struct rox_recv *recv;
 	struct rox_iter iter;
 	struct rox_rd_res *res;
 	u32 num_res;
 	u32 res_head;
-	/* READ responses that are still being sent */
-	struct {
-		bool active;
-		u32 psn;
-		u64 va;
-		u32 rkey;
-		u32 left;
-		bool first;
-		u32 msn;
-	} read;
+	struct rox_read_job read;
 };
 
 /* ---- called by verbs/qp.c; process context ---- */
@@ -227,13 +260,5 @@ void rox_recv_doorbell(struct rox_qp *qp);
 
 /* All packets of @skb are for @qp; @request says for which side. */
 void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request);
-
-/* ---- within transport/ ---- */
-
-void rox_side_init(struct rox_side *side, struct rox_qp *qp,
-		   bool (*run)(struct rox_qp *qp, unsigned long work));
-void rox_side_kick(struct rox_side *side, enum rox_side_work work);
-/* Moves the QP to ERR from the data path and raises @event (or none, if negative). */
-void rox_qp_fail(struct rox_qp *qp, int event);
 
 #endif /* ROX_TRANSPORT_H */
