@@ -17,11 +17,18 @@ struct rox_ucontext {
 	struct ib_ucontext ibuc;
 };
 
-/* An area that a process may map: one rox_ring_mem. */
+/**
+ * struct rox_mmap_entry - an area that a process may map: one rox_ring_mem
+ * @entry: the RDMA core's object
+ * @base: kernel address
+ * @size: bytes
+ * @withdrawn: completed when no mmap() uses the entry any more, if not NULL
+ */
 struct rox_mmap_entry {
 	struct rdma_user_mmap_entry entry;
 	void *base;
 	size_t size;
+	struct completion *withdrawn;
 };
 
 static inline struct rox_ucontext *to_rox_ucontext(struct ib_ucontext *uc)
@@ -36,6 +43,12 @@ void rox_mmap_free(struct rdma_user_mmap_entry *entry);
 /* Offers @mem to @uc; fills @map. NULL on no memory. */
 struct rdma_user_mmap_entry *rox_mmap_offer(struct ib_ucontext *uc, const struct rox_ring_mem *mem,
 					    struct rox_mapping *map);
+/*
+ * Takes the offer back: call it instead of rdma_user_mmap_entry_remove(), and
+ * before the memory is freed, which a concurrent mmap() may be using until
+ * this returns. Pages that are mapped stay with the process. NULL is ignored.
+ */
+void rox_mmap_withdraw(struct rdma_user_mmap_entry *entry);
 
 /* ---- PD, AH ---- */
 
@@ -246,6 +259,39 @@ int rox_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		  const struct ib_send_wr **bad_wr);
 int rox_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		  const struct ib_recv_wr **bad_wr);
+
+/* ---- what verbs/device.c puts into rox_verbs_ops (MRs: mr.h); newest signatures ---- */
+
+struct uverbs_attr_bundle;
+
+int rox_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+int rox_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+
+int rox_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);
+int rox_modify_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
+int rox_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
+int rox_destroy_ah(struct ib_ah *ibah, u32 flags);
+
+int rox_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		  struct uverbs_attr_bundle *attrs);
+int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int rox_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata);
+int rox_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
+int rox_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+int rox_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);
+int rox_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		   struct ib_udata *udata);
+int rox_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int rox_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+int rox_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad_wr);
+
+int rox_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
+int rox_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int rox_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init);
+int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 
 extern const struct ib_device_ops rox_verbs_ops;	/* all but observe's */
 
