@@ -11,6 +11,7 @@
 # Network:
 #   net_two [MTU]      namespaces $NS1 and $NS2 joined by veth, MTU 9000 unless told:
 #                      $DEV1 with $IP1 and $IP1_6 in $NS1, $DEV2 with $IP2 and $IP2_6 in $NS2
+#                      NS1_IS_FIRST=1 in the environment: $NS1 names the namespace of process 1
 #   net_two_delete     deletes both namespaces and with them all that is in them
 #   in1 / in2 CMD...   runs a command in one namespace, as a process of its own
 #   rdma_load          loads rox and the modules that give user space its devices
@@ -18,7 +19,7 @@
 #   link_two_delete
 #
 # Programs:
-#   run_limited SECONDS CMD...            ends the command at the limit; status 124 then
+#   run_limited SECONDS CMD...            ends the command soon after the limit; status 124 then
 #   run_pair [-t SECONDS] [-1] [-k] -- SERVER... -- CLIENT...
 #       the server in $NS1, then, once it listens, the client in $NS2 (-1: in $NS1 as well, that
 #       is one device); 0 if both end with 0. -k: the server never ends by itself, end it after
@@ -102,10 +103,14 @@ net_end() {
 		ip -n "$1" link set "$2" up
 }
 
+ns1_add() {
+	if [[ -n ${NS1_IS_FIRST:-} ]]; then ip netns attach "$NS1" 1; else ip netns add "$NS1"; fi
+}
+
 net_two() {
 	local mtu=${1:-9000}
 	modprobe veth &&
-		ip netns add "$NS1" && ip netns add "$NS2" &&
+		ns1_add && ip netns add "$NS2" &&
 		ip link add "$DEV1" netns "$NS1" mtu "$mtu" type veth \
 			peer name "$DEV2" netns "$NS2" mtu "$mtu" &&
 		net_end "$NS1" "$DEV1" "$IP1" "$IP1_6" &&
@@ -149,16 +154,40 @@ link_two_delete() {
 
 # -- programs --------------------------------------------------------------
 
+# At a limit the state is looked at first, while the programs and their queue
+# pairs are there; they are ended this many seconds after it.
+ROX_GRACE=10
+
+# Starts a process that prints the state once, after some seconds; sets watchdog.
+watchdog_start() {
+	(
+		trap 'kill $sleeper 2>/dev/null; exit' TERM
+		sleep "$1" &
+		sleeper=$!
+		wait $sleeper && diagnose
+	) &
+	watchdog=$!
+}
+
+watchdog_stop() {
+	kill "$1" 2>/dev/null
+	wait "$1" 2>/dev/null
+	return 0
+}
+
 run_limited() {
-	local seconds=$1
+	local seconds=$1 status=0 watchdog
 	shift
-	timeout -k 5 "$seconds" "$@"
+	watchdog_start "$seconds"
+	timeout -k 5 $((seconds + ROX_GRACE)) "$@" || status=$?
+	watchdog_stop "$watchdog"
+	return $status
 }
 
 # The server listens once its namespace has a TCP listener or there is an RDMA CM one.
 wait_for_server() {
-	local pid=$1 tries
-	for ((tries = 0; tries < 100; tries++)); do
+	local pid=$1 until=$((SECONDS + 6))
+	while ((SECONDS < until)); do
 		grep -qs ' 00000000:0000 0A ' "/proc/$pid/net/tcp" && return 0
 		grep -qs ' 00000000000000000000000000000000:0000 0A ' "/proc/$pid/net/tcp6" && return 0
 		rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN' && return 0
@@ -168,7 +197,7 @@ wait_for_server() {
 }
 
 run_pair() {
-	local limit=60 client_ns=$NS2 end_server= server=() client=()
+	local limit=60 client_ns=$NS2 end_server='' server=() client=()
 	while [[ $1 != -- ]]; do
 		case $1 in
 		-t) limit=$2; shift ;;
@@ -186,20 +215,22 @@ run_pair() {
 
 # The second half of run_pair: the arrays `server` and `client` are the caller's.
 run_pair_in() {
-	local limit=$1 client_ns=$2 end_server=$3 pid server_status=0 client_status=0
-	local out=$ROX_TMP/server.out
+	local limit=$(($1 + ROX_GRACE)) client_ns=$2 end_server=$3
+	local pid watchdog server_status=0 client_status=0 out=$ROX_TMP/server.out
+	watchdog_start "$1"
 	ip netns exec "$NS1" timeout -k 5 "$limit" "${server[@]}" >"$out" 2>&1 &
 	pid=$!
 	wait_for_server "$pid"
 	ip netns exec "$client_ns" timeout -k 5 "$limit" "${client[@]}" || client_status=$?
-	((client_status == 124)) && diagnose
 	if [[ -n $end_server ]]; then
 		kill "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null
 	else
+		# Left alone, a server gets a moment to see that its client has gone.
+		((client_status == 0)) || ( sleep 5; kill "$pid" 2>/dev/null ) &
 		wait "$pid" || server_status=$?
-		((server_status == 124 && client_status != 124)) && diagnose
 	fi
+	watchdog_stop "$watchdog"
 	if ((client_status || server_status)); then
 		echo "client ended with $client_status, server with $server_status:"
 		echo "  client: ${client[*]}"
