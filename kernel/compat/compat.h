@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The newest kernel interface given to older kernels. What a kernel has is
+ * found out by compat/Kbuild, which defines ROX_HAVE_*. No other folder has an
+ * #if on the kernel.
+ *
+ * This header is for everybody; compat/net.h has what only net/ needs, and
+ * compat/ops.h what only the tables of ib_device_ops need.
+ */
+#ifndef ROX_COMPAT_H
+#define ROX_COMPAT_H
+
+#include <linux/hrtimer.h>
+#include <linux/timer.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+
+struct ib_dmah;
+
+#ifndef ROX_HAVE_HRTIMER_SETUP
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
+
+#ifndef ROX_HAVE_TIMER_CONTAINER_OF
+#define timer_container_of(var, timer, field) container_of(timer, typeof(*(var)), field)
+#endif
+
+/* Per-CPU was what a workqueue without WQ_UNBOUND is before it had a name. */
+#ifndef ROX_HAVE_WQ_PERCPU
+#define WQ_PERCPU 0
+#endif
+
+#ifndef ROX_HAVE_VIRT_DMA_TO_PTR
+static inline void *ib_virt_dma_to_ptr(u64 dma_addr)
+{
+	return (void *)(uintptr_t)dma_addr;
+}
+
+static inline struct page *ib_virt_dma_to_page(u64 dma_addr)
+{
+	return virt_to_page(ib_virt_dma_to_ptr(dma_addr));
+}
+#endif
+
+#ifndef ROX_HAVE_UMEM_GET_VA
+static inline struct ib_umem *ib_umem_get_va(struct ib_device *device, unsigned long addr,
+					     size_t size, int access)
+{
+	return ib_umem_get(device, addr, size, access);
+}
+#endif
+
+/* Values of the uverbs ABI that old kernels do not know by name. */
+#ifndef ROX_HAVE_IB_FLUSH
+#define IB_WR_FLUSH		((enum ib_wr_opcode)14)
+#define IB_WR_ATOMIC_WRITE	((enum ib_wr_opcode)15)
+#define IB_ACCESS_FLUSH_GLOBAL		(1 << 8)
+#define IB_ACCESS_FLUSH_PERSISTENT	(1 << 9)
+#endif
+
+#endif /* ROX_COMPAT_H */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Members of struct ib_device_ops whose signature or existence depends on the
+ * kernel, as initialisers for functions with the newest signature:
+ *
+ *	const struct ib_device_ops ops = {
+ *		ROX_OPS_CREATE_CQ
+ *		ROX_OPS_FILL_RES_SRQ(fill_srq)
+ *		...
+ *
+ * Each brings its own comma. Included by the files that have such a table.
+ */
+#ifndef ROX_COMPAT_OPS_H
+#define ROX_COMPAT_OPS_H
+
+#include <rdma/uverbs_ioctl.h>
+#include "../verbs/verbs.h"
+
+#ifdef ROX_HAVE_CREATE_CQ_ATTRS
+#define ROX_OPS_CREATE_CQ .create_cq = rox_create_cq,
+#else
+/* The core passes the driver's part of a whole bundle, or NULL for kernel users. */
+static __maybe_unused int rox_create_cq_udata(struct ib_cq *ibcq,
+					      const struct ib_cq_init_attr *attr,
+					      struct ib_udata *udata)
+{
+	return rox_create_cq(ibcq, attr,
+			     udata ? rdma_udata_to_uverbs_attr_bundle(udata) : NULL);
+}
+
+#define ROX_OPS_CREATE_CQ .create_cq = rox_create_cq_udata,
+#endif
+
+#ifdef ROX_HAVE_RESIZE_USER_CQ
+#define ROX_OPS_RESIZE_CQ .resize_user_cq = rox_resize_cq,
+#else
+static __maybe_unused int rox_resize_cq_int(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
+{
+	if (cqe < 0)
+		return -EINVAL;
+	return rox_resize_cq(ibcq, cqe, udata);
+}
+
+#define ROX_OPS_RESIZE_CQ .resize_cq = rox_resize_cq_int,
+#endif
+
+#ifdef ROX_HAVE_REG_USER_MR_DMAH
+#define ROX_OPS_REG_USER_MR .reg_user_mr = rox_reg_user_mr,
+#else
+static __maybe_unused struct ib_mr *rox_reg_user_mr_plain(struct ib_pd *ibpd, u64 start,
+							  u64 length, u64 iova, int access,
+							  struct ib_udata *udata)
+{
+	return rox_reg_user_mr(ibpd, start, length, iova, access, NULL, udata);
+}
+
+#define ROX_OPS_REG_USER_MR .reg_user_mr = rox_reg_user_mr_plain,
+#endif
+
+/* void fn(struct ib_device *, struct net_device *, unsigned long event); else a netdev notifier does it. */
+#ifdef ROX_HAVE_REPORT_PORT_EVENT
+#define ROX_OPS_REPORT_PORT_EVENT(fn) .report_port_event = (fn),
+#else
+#define ROX_OPS_REPORT_PORT_EVENT(fn)
+#endif
+
+/* int fn(struct sk_buff *, struct ib_srq *), __maybe_unused */
+#ifdef ROX_HAVE_FILL_RES_SRQ
+#define ROX_OPS_FILL_RES_SRQ(fn) .fill_res_srq_entry = (fn),
+#else
+#define ROX_OPS_FILL_RES_SRQ(fn)
+#endif
+
+#endif /* ROX_COMPAT_OPS_H */
