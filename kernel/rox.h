@@ -37,6 +37,7 @@ enum rox_limits {
 
 struct rox_counters;
 struct rox_net;
+struct rox_qp_slot;
 
 /**
  * struct rox_dev - one RDMA device on one netdev
@@ -48,14 +49,21 @@ struct rox_net;
  * @net_node: in @net's list of devices
  * @mrs: struct rox_mr by key index (RCU)
  * @ahs: struct rox_ah by index (RCU)
- * @gsi_qp: QP1, or NULL (RCU)
+ * @ah_next: where the search for a free index begins
+ * @gsi_qp: slot of QP1, or NULL (RCU)
  * @counters: per-CPU event counters (observe/observe.h)
  * @port_lock: protects @port_up and @mtu
  * @port_up: what was last announced by a port event
  * @mtu: active MTU as last derived from the netdev
  * @pkey_bad: P_Key violations, for the port attribute
  * @qkey_bad: Q_Key violations, for the port attribute
- * @max_ucontext: objects of each kind that are alive, against the limits
+ * @num_qp: objects of each kind that are alive, against the limits; the others likewise
+ * @num_cq: see @num_qp
+ * @num_srq: see @num_qp
+ * @num_mr: see @num_qp
+ * @num_ah: see @num_qp
+ * @link_node: in link.c's list of devices
+ * @unlink_work: unregisters the device when its netdev goes away
  */
 struct rox_dev {
 	struct ib_device ibdev;
@@ -66,7 +74,8 @@ struct rox_dev {
 
 	struct rhashtable mrs;
 	struct xarray ahs;
-	struct rox_qp __rcu *gsi_qp;
+	u32 ah_next;
+	struct rox_qp_slot __rcu *gsi_qp;
 
 	struct rox_counters __percpu *counters;
 
@@ -81,6 +90,9 @@ struct rox_dev {
 	atomic_t num_srq;
 	atomic_t num_mr;
 	atomic_t num_ah;
+
+	struct list_head link_node;
+	struct work_struct unlink_work;
 };
 
 static inline struct rox_dev *to_rox_dev(struct ib_device *ibdev)

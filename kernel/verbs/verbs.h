@@ -56,19 +56,41 @@ struct rox_pd {
 	struct ib_pd ibpd;
 };
 
+/**
+ * struct rox_ah - what an address handle leads to; freed by RCU after the last reference
+ * @path: resolved
+ * @pd: only QPs of this PD may use it
+ * @index: its name in WQEs
+ * @ref: one for the table, one for each WQE that is being sent through it
+ * @rcu: for freeing after the table's readers
+ */
 struct rox_ah {
-	struct ib_ah ibah;
 	struct rox_path path;
+	struct ib_pd *pd;
 	u32 index;
 	refcount_t ref;
-	struct completion gone;
+	struct rcu_head rcu;
 };
 
-static inline struct rox_ah *to_rox_ah(struct ib_ah *ibah)
+/**
+ * struct rox_ib_ah - the RDMA core's object
+ * @ibah: must be first
+ * @ah: may outlive it
+ * @attr: as created, for query
+ */
+struct rox_ib_ah {
+	struct ib_ah ibah;
+	struct rox_ah *ah;
+	struct rdma_ah_attr attr;
+};
+
+static inline struct rox_ib_ah *to_rox_ib_ah(struct ib_ah *ibah)
 {
-	return container_of(ibah, struct rox_ah, ibah);
+	return container_of(ibah, struct rox_ib_ah, ibah);
 }
 
+void rox_ah_table_init(struct rox_dev *dev);
+void rox_ah_table_destroy(struct rox_dev *dev);
 /* Any context. NULL if there is no such AH or it is not of @pd. */
 struct rox_ah *rox_ah_get(struct rox_dev *dev, u32 index, struct ib_pd *pd);
 void rox_ah_put(struct rox_ah *ah);
@@ -84,7 +106,10 @@ void rox_ah_put(struct rox_ah *ah);
  * @entry: offered to the process, or NULL for a kernel CQ
  * @flags: enum rox_cq_flags
  * @error: overflowed; nothing is added any more
- * @notify: kernel CQ: ROX_RING_ARM_* that is requested (user CQs have it in the ring)
+ * @resize_lock: one resize at a time
+ *
+ * A completion is only ever added by a context that keeps a QP of this CQ from
+ * being destroyed, so that none can come when the CQ is destroyed.
  */
 struct rox_cq {
 	struct ib_cq ibcq;
@@ -94,6 +119,7 @@ struct rox_cq {
 	struct rdma_user_mmap_entry *entry;
 	u32 flags;
 	bool error;
+	struct mutex resize_lock;
 };
 
 static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
@@ -120,12 +146,14 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
  * struct rox_srq - shared receive queue
  * @ibsrq: the RDMA core's object
  * @lock: protects @ring (the consumer end) and @limit
+ * @post_lock: kernel users: serialises post_srq_recv
  * @mem: the memory of @ring
  * @ring: receive WQEs
  * @entry: offered to the process, or NULL
  * @max_sge: of one WQE
  * @limit: SRQ limit, 0 if not armed
  * @error: its indices were corrupted
+ * @resize_lock: one resize at a time
  */
 struct rox_srq {
 	struct ib_srq ibsrq;
@@ -137,6 +165,7 @@ struct rox_srq {
 	u32 max_sge;
 	u32 limit;
 	bool error;
+	struct mutex resize_lock;
 };
 
 static inline struct rox_srq *to_rox_srq(struct ib_srq *ibsrq)
@@ -170,12 +199,29 @@ int rox_rq_post(struct rox_ring *ring, u32 max_sge, const struct ib_recv_wr *wr)
 /* ---- QP (verbs/qp.c) ---- */
 
 /**
+ * struct rox_qp_slot - how the table finds a QP; outlives it by an RCU grace period
+ * @qp: valid while @ref is not 0
+ * @dev: its device
+ * @ref: one for the table, one for each user; destroy waits for 0
+ * @rcu: for freeing after the table's readers
+ *
+ * The RDMA core frees a QP as soon as destroy returns. With the reference count
+ * outside of it, destroy need not wait for a grace period.
+ */
+struct rox_qp_slot {
+	struct rox_qp *qp;
+	struct rox_dev *dev;
+	refcount_t ref;
+	struct rcu_head rcu;
+};
+
+/**
  * struct rox_qp - queue pair
  * @ibqp: the RDMA core's object; qp_num is unique in the module
  * @dev: the device
- * @ref: table and users; destroy waits for 0
- * @gone: completed when @ref reaches 0
- * @rcu: for freeing after the table's readers
+ * @slot: its reference count, and how it is found
+ * @gone: completed when there are no references any more
+ * @modify_lock: one modify at a time
  * @user: created by a process
  * @sq_sig_all: every send WQE is signalled
  * @cap: as created
@@ -199,9 +245,9 @@ int rox_rq_post(struct rox_ring *ring, u32 max_sge, const struct ib_recv_wr *wr)
 struct rox_qp {
 	struct ib_qp ibqp;
 	struct rox_dev *dev;
-	refcount_t ref;
+	struct rox_qp_slot *slot;
 	struct completion gone;
-	struct rcu_head rcu;
+	struct mutex modify_lock;
 	bool user;
 	bool sq_sig_all;
 	struct ib_qp_cap cap;
@@ -249,6 +295,13 @@ static inline struct rox_cq *rox_qp_rcq(const struct rox_qp *qp)
 /* Any context. The QP with a reference, or NULL. QPN 1 is @dev's GSI QP (@dev needed), else @dev may be NULL. */
 struct rox_qp *rox_qp_get(struct rox_dev *dev, u32 qpn);
 void rox_qp_put(struct rox_qp *qp);
+
+/* One more reference, by somebody who has one. */
+static inline void rox_qp_hold(struct rox_qp *qp)
+{
+	refcount_inc(&qp->slot->ref);
+}
+
 /* Raises an affiliated asynchronous event; any context. */
 void rox_qp_event(struct rox_qp *qp, enum ib_event_type event);
 int rox_qp_table_init(void);

@@ -151,6 +151,8 @@ struct rox_recv_wqe {
  * @pkey_index: GSI only
  * @sl: service level
  * @network_hdr_type: UD and GSI: enum rdma_network_type of the packet (kernel use)
+ * @vlan_id: GSI: VLAN of the netdev that got the packet, 0 if none (kernel use)
+ * @reserved: 0
  */
 struct rox_cqe {
 	__aligned_u64 wr_id;
@@ -170,7 +172,8 @@ struct rox_cqe {
 	__u16 pkey_index;
 	__u8 sl;
 	__u8 network_hdr_type;
-	__u32 reserved;
+	__u16 vlan_id;
+	__u16 reserved;
 };
 
 /**

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of verbs/ share: limits, and the memory of objects with rings.
+ */
+#ifndef ROX_VERBS_INTERNAL_H
+#define ROX_VERBS_INTERNAL_H
+
+#include <rdma/uverbs_ioctl.h>
+#include "verbs.h"
+
+/**
+ * rox_count_object() - takes one object off a limit of the device
+ * @count: how many there are
+ * @max: how many there may be
+ *
+ * Return: 0 or -ENOMEM. The object's end is atomic_dec().
+ */
+static inline int rox_count_object(atomic_t *count, int max)
+{
+	if (atomic_inc_return(count) <= max)
+		return 0;
+	atomic_dec(count);
+	return -ENOMEM;
+}
+
+/**
+ * rox_rings_free() - the end of ring memory
+ * @mem: the memory
+ * @entry: how it was offered to the process, or NULL
+ *
+ * A mapping that the process still has keeps the pages; the kernel's end is over.
+ */
+static inline void rox_rings_free(struct rox_ring_mem *mem, struct rdma_user_mmap_entry *entry)
+{
+	rox_mmap_withdraw(entry);
+	rox_ring_mem_free(mem);
+}
+
+static inline struct ib_ucontext *rox_udata_context(struct ib_udata *udata)
+{
+	return &rdma_udata_to_drv_context(udata, struct rox_ucontext, ibuc)->ibuc;
+}
+
+/* Without a reference: only to be given to a kernel user that owns the QP. NULL if it is gone. */
+struct ib_qp *rox_qp_peek(struct rox_dev *dev, u32 qpn);
+
+/* Both ends of both rings at their beginning; the caller keeps everybody off them. */
+void rox_qp_reset_rings(struct rox_qp *qp);
+
+#endif /* ROX_VERBS_INTERNAL_H */
