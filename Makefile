@@ -35,7 +35,7 @@ kdir = $(eval kdir := $(or $(KDIR),$(shell scripts/kernels kdir $(kver))))$(or \
 module_dir = $(BUILD)/$(kver)
 updates = $(DESTDIR)/lib/modules/$(kver)/updates
 
-.PHONY: all module provider tests deps deps-quick help
+.PHONY: all module provider tests deps deps-quick deps-build help
 all: provider module
 
 help:
@@ -43,10 +43,10 @@ help:
 
 ## make                 the module (KVER= or KDIR=, else the running kernel) and the provider
 ## make module|provider|tests    one of them, or the test programs
-module: deps-quick
+module: deps-build
 	@scripts/build-module $(kver) $(kdir) $(module_dir) $(KMAKEFLAGS)
 
-provider: deps-quick
+provider: deps-build
 	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace all
 
 tests: deps-quick
@@ -56,8 +56,12 @@ tests: deps-quick
 deps:
 	@scripts/deps
 
+# Quick when nothing is missing; plain `make` wants the compiler, not QEMU.
 deps-quick:
 	@scripts/deps --quick
+
+deps-build:
+	@scripts/deps --quick build
 
 # -- installation ----------------------------------------------------------
 

@@ -86,6 +86,9 @@ def passed_environment(options):
     wanted.update(HOME="/root", LANG="C.UTF-8", USER="root",
                   TERM=os.environ.get("TERM", "dumb") if options.shell else "dumb",
                   ROX_VM_ROOT=str(REPO), ROX_BUILD=str(BUILD))
+    if options.shell:
+        size = shutil.get_terminal_size()
+        wanted.update(ROX_VM_ROWS=size.lines, ROX_VM_COLUMNS=size.columns)
     return wanted
 
 
@@ -93,7 +96,7 @@ def pair_settings(options, role, socket):
     """QEMU's arguments and the guest's environment for one of two guests."""
     model = {"virtio": "virtio-net-pci", "e1000e": "e1000e"}[options.pair]
     end = (f"stream,id=net,server=on,addr.type=unix,addr.path={socket}" if role == 0 else
-           f"stream,id=net,server=off,addr.type=unix,addr.path={socket},reconnect-ms=200")
+           f"stream,id=net,server=off,addr.type=unix,addr.path={socket}")
     card = f"{model},netdev=net,mac=52:54:00:00:00:0{role + 1}"
     if options.pair == "virtio":
         card += f",host_mtu={max(options.mtu, 1500)}"
@@ -104,6 +107,13 @@ def pair_settings(options, role, socket):
         "ROX_VM_ADDR6": f"fd00::{role + 1}", "ROX_VM_PEER6": f"fd00::{2 - role}",
     }
     return ["-netdev", end, "-device", card], environment
+
+
+def wait_for_socket(path, owner, seconds=20):
+    """The second guest connects to the first one's socket as it starts."""
+    until = time.monotonic() + seconds
+    while not path.exists() and owner.running() and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 def make_machines(options, kernel, folder):
@@ -198,6 +208,8 @@ def run(options):
         machines = make_machines(options, kernel, folder)
         try:
             for machine in machines:
+                if machine.settings.role == 1:
+                    wait_for_socket(folder / "net", machines[0])
                 machine.start()
             cut = follow(machines, began + options.timeout)
         finally:

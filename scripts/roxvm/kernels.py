@@ -113,7 +113,7 @@ def package_list(kver):
     for name in (f"linux-image-{kver}", f"linux-headers-{kver}"):
         versions = list(records(name))
         if not versions:
-            raise HarnessError(f"apt has no package {name}: run `make deps`")
+            raise HarnessError(f"kernel {kver}: apt has no package {name}")
         newest = max(versions, key=lambda f: numbers(f["Version"]))
         wanted.append(f"{name}={newest['Version']}")
     # The headers of one version are spread over three packages.
