@@ -109,8 +109,14 @@ demo vm: deps-quick
 # -- upkeep ----------------------------------------------------------------
 
 ## make lint            checkpatch, sparse, W=1, clang-format, clang-tidy, shellcheck
+## make format          clang-format on all C++
 ## make clean           remove everything that was built
-.PHONY: lint clean
+.PHONY: lint format clean
+format:
+	@scripts/deps --quick lint
+	git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.hpp' 'userspace/*.h' 'tests/*.h' \
+		'tools/*.h' | xargs clang-format -i
+
 lint:
 	@scripts/deps --quick lint
 	@scripts/lint $(KERNELS)
