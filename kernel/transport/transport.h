@@ -2,8 +2,8 @@
 /*
  * Reliable and unreliable transport of one QP.
  *
- * A QP has two sides, each with a lock: the send side (requester and completer)
- * and the receive side (responder). Work for a side is announced by a flag;
+ * A QP has two sides, each with a lock of its own: the send side (requester and
+ * completer) and the receive side (responder). Work is announced by a flag;
  * whoever gets the side's lock does all announced work, whoever finds it taken
  * returns: its flag will be seen by the owner. See rox_side_run().
  */
@@ -12,8 +12,8 @@
 
 #include <linux/hrtimer.h>
 #include <linux/skbuff.h>
+#include "../net/net.h"
 #include "../verbs/mr.h"
-#include "../wire/wire.h"
 
 struct rox_qp;
 struct rox_ah;
@@ -21,8 +21,10 @@ struct rox_pkt;
 
 /**
  * struct rox_side - one half of a QP, run by one context at a time
- * @lock: held while running; taken by trylock from the data path, by
- *	spin_lock_bh() from modify and destroy
+ * @busy: bit 0 is held while the side runs; the data path only ever tries to
+ *	get it, modify and destroy wait for it (a bit and no spinlock, because
+ *	the owner itself may try, which a spinlock of a one-CPU kernel allows)
+ * @parked: number of those who wait; the data path leaves the side to them
  * @pending: enum rox_side_work bits, set by whoever has work for the side
  * @rxq: received frames that wait for the side
  * @work: continues a run that used up its budget, or that was asked for where
@@ -31,7 +33,8 @@ struct rox_pkt;
  * @run: does the work in @work, bounded; true if there is more to do at once
  */
 struct rox_side {
-	spinlock_t lock;
+	unsigned long busy;
+	atomic_t parked;
 	unsigned long pending;
 	struct sk_buff_head rxq;
 	struct work_struct work;
@@ -114,6 +117,8 @@ struct rox_swqe {
  * @lsn: last message that the peer's credits allow
  * @credits_valid: the peer reports credits
  * @rd_atomic: READ and ATOMIC requests outstanding
+ * @nak_una: value of @una for which a missing response was asked for again
+ * @ooo_psn: the last response that came while that one was missing
  * @retry: retry_cnt left, until there is progress
  * @rnr_retry: rnr_retry left, likewise
  * @waiting_rnr: nothing is sent until the timer fires
@@ -139,6 +144,8 @@ struct rox_send {
 	u8 retry;
 	u8 rnr_retry;
 	u32 rd_atomic;
+	u32 nak_una;
+	u32 ooo_psn;
 	u64 deadline;
 	struct hrtimer timer;
 	struct rox_iter iter;
@@ -204,13 +211,15 @@ struct rox_read_job {
  * @ooo_psn: with @nak_sent: the last PSN that came out of sequence
  * @left: WRITE: bytes that RETH promised and that have not come yet
  * @received: bytes of the message so far
- * @write: WRITE: the rest of the target
+ * @write: WRITE: the target
  * @recv: the receive WQE of the message
- * @iter: walks @write or @recv; held during one run only
+ * @iter: walks @write or @recv; valid during one run only
+ * @iter_valid: see @iter
  * @res: answers for duplicates, @num_res of them (max_dest_rd_atomic)
  * @num_res: see @res
  * @res_head: the next one to be used
  * @read: READ under way; while it is active no other request is looked at
+ * @rx: the frame that is being processed, if its skb is not NULL
  */
 struct rox_resp {
 	struct rox_side side;
@@ -228,10 +237,12 @@ struct rox_resp {
 	struct rox_sge write;
 	struct rox_recv *recv;
 	struct rox_iter iter;
+	bool iter_valid;
 	struct rox_rd_res *res;
 	u32 num_res;
 	u32 res_head;
 	struct rox_read_job read;
+	struct rox_rx rx;
 };
 
 /* ---- called by verbs/qp.c; process context ---- */

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of the transport share. Unless a line says otherwise, a
+ * function is called with the lock of its side held and bottom halves disabled.
+ */
+#ifndef ROX_TRANSPORT_INTERNAL_H
+#define ROX_TRANSPORT_INTERNAL_H
+
+#include <rdma/ib_pack.h>
+#include "../verbs/verbs.h"
+#include "../observe/observe.h"
+#include "../observe/trace.h"
+
+/* Bursts that one run of a side sends before it lets others have the CPU. */
+#define ROX_RUN_BURSTS		16
+/* Received frames that one run takes. */
+#define ROX_RUN_FRAMES		64
+/* Frames that wait for a side that is busy; more are lost. */
+#define ROX_MAX_RXQ		4096
+/* Bytes in flight per RC QP, and the least number of packets. */
+#define ROX_WINDOW_BYTES	(512U * 1024)
+#define ROX_WINDOW_MIN_PKTS	64U
+/* A READ is asked for in pieces of this size, so that the requester paces the responses. */
+#define ROX_READ_CHUNK		(128U * 1024)
+/* A local ACK timeout below this is taken as this: a software peer is not faster. */
+#define ROX_MIN_ACK_TIMEOUT_NS	(1 * NSEC_PER_MSEC)
+
+enum rox_retry_cause {
+	ROX_RETRY_TIMEOUT,
+	ROX_RETRY_SEQ_NAK,
+	ROX_RETRY_RNR,
+	ROX_RETRY_IMPLIED,
+};
+
+static inline bool rox_is_rc(const struct rox_qp *qp)
+{
+	return qp->ibqp.qp_type == IB_QPT_RC;
+}
+
+static inline bool rox_is_ud(const struct rox_qp *qp)
+{
+	return qp->ibqp.qp_type == IB_QPT_UD || qp->ibqp.qp_type == IB_QPT_GSI;
+}
+
+static inline struct rox_swqe *rox_swqe_at(const struct rox_qp *qp, u32 index)
+{
+	return qp->send.wqes + (size_t)(index & qp->send.mask) * qp->send.stride;
+}
+
+/* side.c */
+void rox_side_init(struct rox_side *side, struct rox_qp *qp,
+		   bool (*run)(struct rox_qp *qp, unsigned long work));
+/* Announces @work and runs the side unless somebody does. Bottom halves disabled; no lock needed. */
+void rox_side_kick(struct rox_side *side, unsigned long work);
+
+/* Process context: keeps the data path out, lets it in again (and runs what was announced). */
+void rox_side_lock(struct rox_side *side);
+void rox_side_unlock(struct rox_side *side);
+
+/* state.c */
+/* From either side: moves the QP to ERR, once, raises @event if it is not negative, has both sides flush. */
+void rox_qp_fail(struct rox_qp *qp, int event);
+/* Send side of UC and UD: moves RTS to SQE. */
+void rox_qp_send_queue_error(struct rox_qp *qp);
+/* Has SQD drained? Then says so. */
+void rox_qp_check_drained(struct rox_qp *qp);
+
+/* wqe.c */
+/*
+ * Copies the next WQE of the ring into its slot and validates it; what is wrong
+ * with it is in its status. Return: true if there was one.
+ */
+bool rox_wqe_pull(struct rox_qp *qp);
+void rox_wqe_release(struct rox_swqe *wqe);
+
+static inline bool rox_wqe_is_read(const struct rox_swqe *wqe)
+{
+	return wqe->opcode == IB_WR_RDMA_READ;
+}
+
+static inline bool rox_wqe_is_atomic(const struct rox_swqe *wqe)
+{
+	return wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static inline u32 rox_read_chunk_pkts(const struct rox_qp *qp)
+{
+	return max(1U, ROX_READ_CHUNK / qp->mtu);
+}
+
+/* requester.c */
+bool rox_send_run(struct rox_qp *qp, unsigned long work);
+/* The payload of @wqe from byte @offset, as an iterator; ends the former one. */
+struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset);
+void rox_send_iter_end(struct rox_qp *qp);
+
+/* completer.c */
+void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
+
+/* retire.c */
+/* Completes the oldest WQE with its status and frees its place in the ring. */
+void rox_retire_tail(struct rox_qp *qp);
+/* Retires WQEs at the tail that failed before they were sent. */
+void rox_retire_failed(struct rox_qp *qp);
+/* ERR and SQE: completes all that is outstanding or posted with WR_FLUSH_ERR, in order. */
+void rox_send_flush(struct rox_qp *qp);
+/* RESET: drops all without completions. */
+void rox_send_drop(struct rox_qp *qp);
+
+/* retry.c */
+void rox_timer_init(struct rox_qp *qp);
+/* Sees to it that the timer fires at send.deadline. */
+void rox_timer_arm(struct rox_qp *qp);
+/* There was progress: the retry counters start anew, and the ACK timeout. */
+void rox_retry_progress(struct rox_qp *qp);
+/* Arms the ACK timeout if something is outstanding and it is not armed. */
+void rox_retry_watch(struct rox_qp *qp);
+void rox_retry_timeout(struct rox_qp *qp);
+/* Sends again from the oldest unacknowledged packet on, if retries are left. */
+void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause);
+void rox_retry_rnr(struct rox_qp *qp, u8 timer_code);
+
+/* responder.c */
+bool rox_recv_run(struct rox_qp *qp, unsigned long work);
+/* A request was accepted: IB_EVENT_COMM_EST if the program has not gone to RTS yet. */
+void rox_established(struct rox_qp *qp);
+/* Drops all frames that wait. */
+void rox_recv_purge(struct rox_qp *qp);
+
+/* resp_exec.c: SEND and WRITE for RC and UC */
+/* What a packet was found to be; anything but OK and DROP ends an RC connection. */
+enum rox_verdict {
+	ROX_V_OK,
+	ROX_V_DROP,		/* as if it had not come */
+	ROX_V_RNR,		/* no receive WQE */
+	ROX_V_INV_REQ,		/* NAK invalid request */
+	ROX_V_LOC_LEN,		/* the same, and the receive completion has said so */
+	ROX_V_REM_ACCESS,	/* NAK remote access error */
+	ROX_V_REM_OP,		/* NAK remote operational error; the receive completion has said why */
+	ROX_V_FATAL,		/* the CQ did not take the completion, or a ring is corrupted */
+};
+
+enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt);
+enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* Takes a receive WQE if none is held. */
+enum rox_verdict rox_recv_take(struct rox_qp *qp);
+/* Completes the receive WQE that is held. */
+enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
+				   const struct rox_pkt *pkt, u32 byte_len);
+/* Puts the payload behind what the message under way has brought so far; 0 or an error of rox_mr_get(). */
+int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* Lets go of the MR; between runs none is held. */
+void rox_recv_iter_end(struct rox_qp *qp);
+void rox_recv_flush(struct rox_qp *qp);
+
+/* resp_read.c: READ and ATOMIC */
+enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt);
+enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* Answers a request that was executed before. */
+void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* Sends READ responses, at most @bursts; returns those that are left. */
+int rox_read_continue(struct rox_qp *qp, int bursts);
+
+/* resp_ack.c */
+void rox_ack_send(struct rox_qp *qp);		/* ACK up to epsn - 1 */
+void rox_nak_send(struct rox_qp *qp, u8 syndrome, u32 psn);
+u8 rox_ack_syndrome(struct rox_qp *qp);
+/* The common part of a response burst. */
+void rox_resp_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn);
+
+/* resp_dgram.c */
+void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt);
+void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt);
+
+#endif /* ROX_TRANSPORT_INTERNAL_H */

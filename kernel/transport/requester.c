@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Requester: takes send WQEs, cuts them into bursts, keeps to the window, the
+ * credits and the limits on READs. IBTA volume 1, 9.7.3 (packet sequence),
+ * 9.7.7.2 (end-to-end credits), 10.8.3.3 (fences).
+ */
+#include "internal.h"
+
+/* ---- payload ---- */
+
+void rox_send_iter_end(struct rox_qp *qp)
+{
+	if (qp->send.iter_valid)
+		rox_iter_end(&qp->send.iter);
+	qp->send.iter_valid = false;
+}
+
+struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset)
+{
+	struct rox_send *send = &qp->send;
+	bool incoming = rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe);
+
+	if (send->iter_valid && send->iter_wqe == index && send->iter_off == offset)
+		return &send->iter;
+	rox_send_iter_end(qp);
+	rox_iter_init(&send->iter, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge,
+		      incoming ? IB_ACCESS_LOCAL_WRITE : 0, qp->user);
+	if (offset)
+		rox_iter_seek(&send->iter, offset);
+	send->iter_valid = true;
+	send->iter_wqe = index;
+	send->iter_off = offset;
+	return &send->iter;
+}
+
+/* ---- what may be sent now ---- */
+
+static u32 rox_window_pkts(const struct rox_qp *qp)
+{
+	return max(ROX_WINDOW_MIN_PKTS, ROX_WINDOW_BYTES / qp->mtu);
+}
+
+/* Packets that the window still takes. */
+static u32 rox_window_room(const struct rox_qp *qp)
+{
+	u32 used = rox_psn_diff(qp->send.psn, qp->send.una);
+	u32 window = rox_window_pkts(qp);
+
+	return used < window ? window - used : 0;
+}
+
+/* A SEND beyond the peer's credits goes out only when nothing else is under way. */
+static bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	const struct rox_send *send = &qp->send;
+
+	if (!send->credits_valid || wqe->opcode == IB_WR_RDMA_WRITE ||
+	    rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe))
+		return true;
+	return rox_psn_diff(wqe->ssn, send->lsn) <= 0 || send->una == send->psn;
+}
+
+/* In SQD only WQEs that were begun go on; so do they after a go-back. */
+static bool rox_state_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	switch (rox_qp_state(qp)) {
+	case IB_QPS_RTS:
+		return true;
+	case IB_QPS_SQD:
+		return rox_psn_diff(wqe->first_psn, qp->send.max_psn) < 0;
+	default:
+		return false;
+	}
+}
+
+static bool rox_may_send(const struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	const struct rox_send *send = &qp->send;
+	bool reads = rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe);
+
+	if (wqe->status || send->waiting_rnr || !rox_state_ok(qp, wqe))
+		return false;
+	if (!rox_is_rc(qp))
+		return true;
+	if (reads && send->rd_atomic >= qp->attr.max_rd_atomic)
+		return false;
+	if (!wqe->sent && (wqe->flags & IB_SEND_FENCE) && send->rd_atomic)
+		return false;
+	return rox_window_room(qp) && rox_credit_ok(qp, wqe);
+}
+
+/* ---- bursts ---- */
+
+struct rox_msg_ops {
+	u8 first, middle, last, last_imm, only, only_imm;
+};
+
+static const struct rox_msg_ops rox_send_ops = {
+	IB_OPCODE_SEND_FIRST, IB_OPCODE_SEND_MIDDLE, IB_OPCODE_SEND_LAST,
+	IB_OPCODE_SEND_LAST_WITH_IMMEDIATE, IB_OPCODE_SEND_ONLY,
+	IB_OPCODE_SEND_ONLY_WITH_IMMEDIATE,
+};
+
+static const struct rox_msg_ops rox_write_ops = {
+	IB_OPCODE_RDMA_WRITE_FIRST, IB_OPCODE_RDMA_WRITE_MIDDLE, IB_OPCODE_RDMA_WRITE_LAST,
+	IB_OPCODE_RDMA_WRITE_LAST_WITH_IMMEDIATE, IB_OPCODE_RDMA_WRITE_ONLY,
+	IB_OPCODE_RDMA_WRITE_ONLY_WITH_IMMEDIATE,
+};
+
+static void rox_burst_init(struct rox_qp *qp, const struct rox_swqe *wqe, struct rox_burst *b)
+{
+	memset(b, 0, offsetof(struct rox_burst, ext_first));
+	b->qp = qp;
+	b->path = &qp->path;
+	b->dqpn = qp->attr.dest_qp_num;
+	b->pkey = qp->pkey;
+	b->psn = rox_psn_add(wqe->first_psn, wqe->sent);
+	b->mtu = qp->mtu;
+	b->npkts = 1;
+}
+
+static void rox_burst_opcodes(struct rox_qp *qp, const struct rox_swqe *wqe, struct rox_burst *b)
+{
+	bool send = wqe->opcode == IB_WR_SEND || wqe->opcode == IB_WR_SEND_WITH_IMM;
+	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM ||
+		   wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
+	const struct rox_msg_ops *ops = send ? &rox_send_ops : &rox_write_ops;
+	u8 service = rox_is_rc(qp) ? ROX_SERVICE_RC : ROX_SERVICE_UC;
+	bool begins = !wqe->sent, ends = wqe->sent + b->npkts == wqe->npkts;
+	struct rox_ext_hdrs ext = {
+		.reth = { .va = wqe->remote_addr, .rkey = wqe->rkey, .len = wqe->length },
+		.imm = wqe->imm,
+	};
+	u8 last = !ends ? ops->middle : imm ? ops->last_imm : ops->last;
+
+	if (begins && ends && b->npkts == 1)
+		b->op_first = imm ? ops->only_imm : ops->only;
+	else if (begins)
+		b->op_first = ops->first;
+	else
+		b->op_first = b->npkts == 1 ? last : ops->middle;
+	b->op_first |= service;
+	b->op_mid = ops->middle | service;
+	b->op_last = last | service;
+	b->solicited = ends && (wqe->flags & IB_SEND_SOLICITED);
+	b->ext_first_len = rox_ext_pack(b->ext_first, b->op_first, &ext);
+	b->ext_last_len = rox_ext_pack(b->ext_last, b->op_last, &ext);
+}
+
+/* SEND and WRITE: as many packets as burst and window take. */
+static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+{
+	u32 offset = wqe->sent * qp->mtu;
+	struct rox_burst b;
+	int err;
+
+	rox_burst_init(qp, wqe, &b);
+	b.npkts = min(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu);
+	if (rox_is_rc(qp))
+		b.npkts = min_t(u32, b.npkts, rox_window_room(qp));
+	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
+	b.ackreq = rox_is_rc(qp);
+	rox_burst_opcodes(qp, wqe, &b);
+	if (wqe->inl)
+		b.inl = (const u8 *)wqe->sge + offset;
+	else if (b.len)
+		b.src = rox_send_iter(qp, wqe, index, offset);
+	err = rox_xmit(&b);
+	qp->send.iter_off += b.len;
+	if (err) {
+		rox_send_iter_end(qp);
+		return err;
+	}
+	wqe->sent += b.npkts;
+	return 0;
+}
+
+/*
+ * READ: asks for the rest of the piece that begins or is under way at
+ * wqe->sent. Pieces begin at fixed places, so that a repeated request never
+ * spans two that the responder knows as two messages.
+ */
+static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe)
+{
+	u32 chunk = rox_read_chunk_pkts(qp);
+	u32 n = min(chunk - wqe->sent % chunk, wqe->npkts - wqe->sent);
+	u32 offset = wqe->sent * qp->mtu;
+	struct rox_ext_hdrs ext = {
+		.reth = {
+			.va = wqe->remote_addr + offset,
+			.rkey = wqe->rkey,
+			.len = min(wqe->length - offset, n * qp->mtu),
+		},
+	};
+	struct rox_burst b;
+
+	rox_burst_init(qp, wqe, &b);
+	b.op_first = IB_OPCODE_RC_RDMA_READ_REQUEST;
+	b.ackreq = true;
+	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	rox_xmit(&b);
+	wqe->sent += n;
+	qp->send.rd_atomic++;
+	return 0;
+}
+
+static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe)
+{
+	bool cas = wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP;
+	struct rox_ext_hdrs ext = {
+		.atomic = {
+			.va = wqe->remote_addr,
+			.rkey = wqe->rkey,
+			.swap_add = cas ? wqe->swap : wqe->compare_add,
+			.compare = cas ? wqe->compare_add : 0,
+		},
+	};
+	struct rox_burst b;
+
+	rox_burst_init(qp, wqe, &b);
+	b.op_first = cas ? IB_OPCODE_RC_COMPARE_SWAP : IB_OPCODE_RC_FETCH_ADD;
+	b.ackreq = true;
+	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	rox_xmit(&b);
+	wqe->sent = 1;
+	qp->send.rd_atomic++;
+	return 0;
+}
+
+static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+{
+	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM;
+	struct rox_ext_hdrs ext = {
+		.deth = { .qkey = wqe->remote_qkey, .sqpn = qp->ibqp.qp_num },
+		.imm = wqe->imm,
+	};
+	struct rox_burst b;
+	int err;
+
+	rox_burst_init(qp, wqe, &b);
+	b.path = &wqe->ah->path;
+	b.dqpn = wqe->remote_qpn;
+	b.len = wqe->length;
+	b.op_first = imm ? IB_OPCODE_UD_SEND_ONLY_WITH_IMMEDIATE : IB_OPCODE_UD_SEND_ONLY;
+	b.solicited = wqe->flags & IB_SEND_SOLICITED;
+	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	if (wqe->inl)
+		b.inl = (const u8 *)wqe->sge;
+	else if (b.len)
+		b.src = rox_send_iter(qp, wqe, index, 0);
+	err = rox_xmit(&b);
+	rox_send_iter_end(qp);
+	wqe->sent = 1;
+	return err;
+}
+
+static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+{
+	if (rox_is_ud(qp))
+		return rox_xmit_datagram(qp, wqe, index);
+	if (rox_wqe_is_read(wqe))
+		return rox_xmit_read(qp, wqe);
+	if (rox_wqe_is_atomic(wqe))
+		return rox_xmit_atomic(qp, wqe);
+	return rox_xmit_message(qp, wqe, index);
+}
+
+/* ---- the loop ---- */
+
+/* Accounts for what was sent of the current WQE and moves on when it is all out. */
+static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
+{
+	struct rox_send *send = &qp->send;
+	u32 psn = rox_psn_add(wqe->first_psn, wqe->sent);
+
+	if (rox_psn_diff(send->psn, send->max_psn) < 0)
+		rox_count_add(qp->dev, ROX_CNT_RETRANS_PKTS,
+			      min(rox_psn_diff(psn, send->psn),
+				  rox_psn_diff(send->max_psn, send->psn)));
+	send->psn = psn;
+	if (rox_psn_diff(psn, send->max_psn) > 0)
+		send->max_psn = psn;
+	if (wqe->sent < wqe->npkts)
+		return;
+	send->cur++;
+	if (rox_is_rc(qp))
+		return;
+	/* Unreliable services are done when the packets are out. */
+	send->una = psn;
+	rox_retire_tail(qp);
+}
+
+/* Return: bursts that are left of the budget; 0 means that there may be more to send. */
+static int rox_xmit_all(struct rox_qp *qp, int bursts)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *wqe;
+
+	while (bursts) {
+		if (send->cur == qp->sq.index &&
+		    (rox_qp_state(qp) != IB_QPS_RTS || !rox_wqe_pull(qp)))
+			break;
+		wqe = rox_swqe_at(qp, send->cur);
+		if (wqe->status && send->cur == send->tail) {
+			rox_retire_failed(qp);
+			break;
+		}
+		if (!rox_may_send(qp, wqe))
+			break;
+		/* No PSN is used for WQEs that failed; go on from this one's. */
+		send->psn = rox_psn_add(wqe->first_psn, wqe->sent);
+		if (rox_xmit_wqe(qp, wqe, send->cur)) {
+			wqe->status = IB_WC_LOC_PROT_ERR;
+			continue;
+		}
+		rox_sent(qp, wqe);
+		bursts--;
+	}
+	rox_send_iter_end(qp);
+	return bursts;
+}
+
+/*
+ * Does the engine sleep from now on? Not while an ACK or the timer will run it
+ * again anyway: then a post needs no doorbell. Return: true if there is work
+ * after all.
+ */
+static bool rox_send_sleep(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_ring_ctrl *ctrl = qp->sq.ctrl;
+	int pending;
+
+	if (!qp->sq.entries)
+		return false;
+	if (send->cur != qp->sq.index && send->psn != send->una && send->deadline)
+		return false;
+	WRITE_ONCE(ctrl->flags, ROX_RING_NEED_WAKEUP);
+	/* The flag before the look at the producer; the program does it the other way round. */
+	smp_mb();
+	pending = rox_ring_pending(&qp->sq);
+	if (!pending || send->cur != qp->sq.index || rox_qp_state(qp) == IB_QPS_SQD)
+		return false;
+	WRITE_ONCE(ctrl->flags, 0);
+	return true;
+}
+
+static bool rox_can_send(const struct rox_qp *qp)
+{
+	return rox_qp_state(qp) == IB_QPS_RTS || rox_qp_state(qp) == IB_QPS_SQD;
+}
+
+/* Return: true if frames are left. */
+static bool rox_send_frames(struct rox_qp *qp)
+{
+	struct sk_buff *skb = NULL;
+	int n;
+
+	for (n = 0; n < ROX_RUN_FRAMES && rox_can_send(qp); n++) {
+		skb = skb_dequeue(&qp->send.side.rxq);
+		if (!skb)
+			break;
+		if (rox_is_rc(qp))
+			rox_comp_frame(qp, skb);
+		consume_skb(skb);
+	}
+	rox_send_iter_end(qp);
+	return skb && !skb_queue_empty(&qp->send.side.rxq);
+}
+
+/* RTS and SQD. Return: true if the budget was used up. */
+static bool rox_send_active(struct rox_qp *qp, unsigned long work)
+{
+	int bursts = ROX_RUN_BURSTS;
+	bool more = rox_send_frames(qp);
+
+	if ((work & ROX_WORK_TIMEOUT) && rox_can_send(qp))
+		rox_retry_timeout(qp);
+	do {
+		bursts = rox_xmit_all(qp, bursts);
+		/* An error has announced the flush: it is the next run. */
+		if (!rox_can_send(qp))
+			return false;
+		rox_retry_watch(qp);
+		rox_qp_check_drained(qp);
+	} while (bursts && rox_send_sleep(qp));
+	return more || !bursts;
+}
+
+/*
+ * rox_send_run() - the send side's work: frames, timer, new packets
+ *
+ * Return: true if the budget was used up.
+ */
+bool rox_send_run(struct rox_qp *qp, unsigned long work)
+{
+	if (rox_can_send(qp))
+		return rox_send_active(qp, work);
+	skb_queue_purge(&qp->send.side.rxq);
+	if (rox_qp_state(qp) != IB_QPS_ERR && rox_qp_state(qp) != IB_QPS_SQE)
+		return false;
+	do {
+		rox_send_flush(qp);
+	} while (rox_send_sleep(qp));
+	return false;
+}

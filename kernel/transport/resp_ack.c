@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ACK and NAK packets. IBTA volume 1, 9.7.5.1 (generation, coalescing),
+ * 9.7.5.2 (AETH), 9.7.7.2 (end-to-end credits).
+ */
+#include "internal.h"
+
+u8 rox_ack_syndrome(struct rox_qp *qp)
+{
+	int posted;
+
+	if (qp->ibqp.srq)
+		return ROX_AETH_ACK | ROX_AETH_NO_CREDITS;
+	posted = rox_ring_pending(&qp->rq);
+	if (posted < 0)
+		return ROX_AETH_ACK | ROX_AETH_NO_CREDITS;
+	return ROX_AETH_ACK | rox_credit_encode(posted);
+}
+
+void rox_resp_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
+{
+	memset(b, 0, offsetof(struct rox_burst, ext_first));
+	b->qp = qp;
+	b->path = &qp->path;
+	b->dqpn = qp->attr.dest_qp_num;
+	b->pkey = qp->pkey;
+	b->psn = psn;
+	b->mtu = qp->mtu;
+	b->npkts = 1;
+}
+
+static void rox_aeth_send(struct rox_qp *qp, u8 syndrome, u32 psn)
+{
+	struct rox_ext_hdrs ext = {
+		.aeth = { .syndrome = syndrome, .msn = qp->recv.msn },
+	};
+	struct rox_burst b;
+
+	rox_resp_burst_init(qp, &b, psn);
+	b.op_first = IB_OPCODE_RC_ACKNOWLEDGE;
+	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	rox_count(qp->dev, ROX_CNT_TX_ACKS);
+	rox_xmit(&b);
+}
+
+void rox_ack_send(struct rox_qp *qp)
+{
+	qp->recv.ack_due = false;
+	rox_aeth_send(qp, rox_ack_syndrome(qp), rox_psn_add(qp->recv.epsn, ROX_PSN_MASK));
+}
+
+/* A NAK at @psn acknowledges all before it, so an ACK that is due is not sent. */
+void rox_nak_send(struct rox_qp *qp, u8 syndrome, u32 psn)
+{
+	qp->recv.ack_due = false;
+	rox_aeth_send(qp, syndrome, psn);
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Responder of the services without acknowledges. IBTA volume 1, 9.8.2 (UC: a
+ * gap costs the message, not the connection), 9.8.3 (UD), 9.9.3 (errors).
+ */
+#include "internal.h"
+
+/* The rest of the message is not looked at; its receive WQE waits for the next. */
+static void rox_uc_abandon(struct rox_qp *qp)
+{
+	qp->recv.kind = ROX_KIND_NONE;
+	qp->recv.received = 0;
+	rox_recv_iter_end(qp);
+}
+
+static void rox_uc_verdict(struct rox_qp *qp, enum rox_verdict v)
+{
+	switch (v) {
+	case ROX_V_OK:
+		break;
+	case ROX_V_FATAL:
+		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
+		break;
+	case ROX_V_REM_OP:
+	case ROX_V_LOC_LEN:
+		rox_qp_fail(qp, -1);
+		break;
+	default:
+		rox_uc_abandon(qp);
+		break;
+	}
+}
+
+void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	bool begins = pkt->info->flags & ROX_OP_FIRST;
+	enum rox_verdict v;
+
+	if (pkt->bth.psn != recv->epsn) {
+		rox_count(qp->dev, ROX_CNT_OUT_OF_SEQUENCE);
+		rox_uc_abandon(qp);
+	}
+	recv->epsn = rox_psn_add(pkt->bth.psn, 1);
+	if (begins && recv->kind != ROX_KIND_NONE)
+		rox_uc_abandon(qp);
+	if (!begins && recv->kind != pkt->info->kind)
+		return;
+	rox_established(qp);
+	if (pkt->info->kind == ROX_KIND_SEND)
+		v = rox_exec_send(qp, pkt);
+	else if (pkt->info->kind == ROX_KIND_WRITE)
+		v = rox_exec_write(qp, pkt);
+	else
+		v = ROX_V_DROP;
+	rox_uc_verdict(qp, v);
+}
+
+static bool rox_qkey_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	if (pkt->ext.deth.qkey == qp->attr.qkey)
+		return true;
+	rox_count(qp->dev, ROX_CNT_RX_QKEY);
+	atomic_inc(&qp->dev->qkey_bad);
+	return false;
+}
+
+void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	u32 len = ROX_GRH_LEN + pkt->payload_len;
+	u8 grh[ROX_GRH_LEN];
+	enum rox_verdict v;
+	struct rox_iter it;
+	int err;
+
+	if (pkt->info->kind != ROX_KIND_SEND || !rox_qkey_ok(qp, pkt))
+		return;
+	v = rox_recv_take(qp);
+	if (v) {
+		if (v != ROX_V_RNR)
+			rox_qp_fail(qp, v == ROX_V_FATAL ? IB_EVENT_QP_FATAL : -1);
+		return;
+	}
+	if (len > recv->recv->length) {
+		rox_count(qp->dev, ROX_CNT_RESP_LOC_LEN);
+		rox_recv_complete(qp, IB_WC_LOC_LEN_ERR, NULL, 0);
+		rox_qp_fail(qp, -1);
+		return;
+	}
+	rox_skb_grh(pkt->skb, grh);
+	rox_iter_init(&it, qp->dev, qp->ibqp.pd, recv->recv->sge, recv->recv->num_sge,
+		      IB_ACCESS_LOCAL_WRITE, qp->user);
+	err = rox_iter_write(&it, grh, sizeof(grh));
+	if (!err && pkt->payload_len)
+		err = rox_pkt_copy(pkt, 0, &it, pkt->payload_len);
+	rox_iter_end(&it);
+	if (err) {
+		rox_recv_complete(qp, IB_WC_LOC_PROT_ERR, NULL, 0);
+		rox_qp_fail(qp, -1);
+	} else if (rox_recv_complete(qp, IB_WC_SUCCESS, pkt, len)) {
+		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
+	}
+}

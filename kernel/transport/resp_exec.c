@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Execution of SENDs and WRITEs, for RC and UC: receive WQEs, placement of the
+ * payload, receive completions. IBTA volume 1, 9.7.4 (responder), 9.9.3 (errors).
+ */
+#include "internal.h"
+
+/* ---- receive WQEs ---- */
+
+enum rox_verdict rox_recv_take(struct rox_qp *qp)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_srq *srq = qp->ibqp.srq ? to_rox_srq(qp->ibqp.srq) : NULL;
+	int n;
+
+	if (recv->have_recv)
+		return ROX_V_OK;
+	if (srq)
+		n = rox_srq_take(srq, recv->recv);
+	else
+		n = rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv);
+	if (!n) {
+		rox_count(qp->dev, ROX_CNT_OUT_OF_BUFFER);
+		return ROX_V_RNR;
+	}
+	if (n == -EPROTO)
+		return ROX_V_FATAL;
+	recv->have_recv = true;
+	if (n > 0)
+		return ROX_V_OK;
+	rox_recv_complete(qp, IB_WC_LOC_QP_OP_ERR, NULL, 0);
+	return ROX_V_REM_OP;
+}
+
+static u32 rox_recv_opcode(const struct rox_pkt *pkt)
+{
+	return pkt && pkt->info->kind == ROX_KIND_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV;
+}
+
+enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
+				   const struct rox_pkt *pkt, u32 byte_len)
+{
+	struct rox_cqe cqe = {
+		.wr_id = qp->recv.recv->wr_id,
+		.status = status,
+		.opcode = rox_recv_opcode(pkt),
+		.qp_num = qp->ibqp.qp_num,
+	};
+
+	qp->recv.have_recv = false;
+	if (status == IB_WC_SUCCESS) {
+		cqe.byte_len = byte_len;
+		cqe.sl = qp->path.sl;
+		if (pkt->info->ext & ROX_EXT_IMM) {
+			cqe.wc_flags = IB_WC_WITH_IMM;
+			cqe.ex.imm_data = pkt->ext.imm;
+		}
+		if (rox_is_ud(qp)) {
+			cqe.wc_flags |= IB_WC_GRH;
+			cqe.src_qp = pkt->ext.deth.sqpn;
+			cqe.network_hdr_type = pkt->skb->protocol == htons(ETH_P_IP) ?
+					       RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+		}
+	} else {
+		rox_count(qp->dev, status == IB_WC_WR_FLUSH_ERR ? ROX_CNT_RESP_CQE_FLUSH :
+								  ROX_CNT_RESP_CQE_ERROR);
+	}
+	trace_rox_completion(qp->ibqp.qp_num, cqe.wr_id, cqe.opcode, status, byte_len);
+	if (rox_cq_add(rox_qp_rcq(qp), &cqe, pkt && pkt->bth.solicited))
+		return ROX_V_FATAL;
+	return ROX_V_OK;
+}
+
+/*
+ * ERR: the WQE that is held, then the ring's, in order. RQ posts need a doorbell
+ * from now on. WQEs of an SRQ stay there.
+ */
+void rox_recv_flush(struct rox_qp *qp)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	rox_recv_iter_end(qp);
+	recv->read.active = false;
+	recv->kind = ROX_KIND_NONE;
+	if (recv->have_recv)
+		rox_recv_complete(qp, IB_WC_WR_FLUSH_ERR, NULL, 0);
+	if (qp->ibqp.srq) {
+		if (!recv->flushed)
+			rox_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+		recv->flushed = true;
+		return;
+	}
+	recv->flushed = true;
+	if (!qp->rq.entries)
+		return;
+	WRITE_ONCE(qp->rq.ctrl->flags, ROX_RING_NEED_WAKEUP);
+	/* The flag before the look at the producer; the program does it the other way round. */
+	smp_mb();
+	while (rox_ring_pending(&qp->rq) > 0 &&
+	       rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv))
+		rox_recv_complete(qp, IB_WC_WR_FLUSH_ERR, NULL, 0);
+}
+
+/* ---- payload ---- */
+
+/* The iterator over the rest of the target of the message under way. */
+static struct rox_iter *rox_recv_iter(struct rox_qp *qp)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_iter *it = &recv->iter;
+
+	if (recv->iter_valid)
+		return it;
+	if (recv->kind == ROX_KIND_WRITE)
+		rox_iter_init(it, qp->dev, qp->ibqp.pd, &recv->write, 1,
+			      IB_ACCESS_REMOTE_WRITE, qp->user);
+	else
+		rox_iter_init(it, qp->dev, qp->ibqp.pd, recv->recv->sge, recv->recv->num_sge,
+			      IB_ACCESS_LOCAL_WRITE, qp->user);
+	if (recv->received)
+		rox_iter_seek(it, recv->received);
+	recv->iter_valid = true;
+	return it;
+}
+
+int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	if (!pkt->payload_len)
+		return 0;
+	return rox_pkt_copy(pkt, 0, rox_recv_iter(qp), pkt->payload_len);
+}
+
+void rox_recv_iter_end(struct rox_qp *qp)
+{
+	if (qp->recv.iter_valid)
+		rox_iter_end(&qp->recv.iter);
+	qp->recv.iter_valid = false;
+}
+
+/* FIRST and MIDDLE are full, LAST has something, and nothing is longer than the MTU. */
+static bool rox_length_ok(const struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	if (!(pkt->info->flags & ROX_OP_LAST))
+		return pkt->payload_len == qp->mtu;
+	if (!(pkt->info->flags & ROX_OP_FIRST) && !pkt->payload_len)
+		return false;
+	return pkt->payload_len <= qp->mtu;
+}
+
+static void rox_message_end(struct rox_qp *qp)
+{
+	qp->recv.kind = ROX_KIND_NONE;
+	qp->recv.received = 0;
+	rox_recv_iter_end(qp);
+}
+
+static enum rox_verdict rox_send_error(struct rox_qp *qp, enum ib_wc_status status)
+{
+	rox_recv_complete(qp, status, NULL, 0);
+	if (status != IB_WC_LOC_LEN_ERR)
+		return ROX_V_REM_OP;
+	rox_count(qp->dev, ROX_CNT_RESP_LOC_LEN);
+	return ROX_V_LOC_LEN;
+}
+
+enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	enum rox_verdict v;
+	u32 total;
+
+	if (!rox_length_ok(qp, pkt))
+		return ROX_V_INV_REQ;
+	if (pkt->info->flags & ROX_OP_FIRST) {
+		v = rox_recv_take(qp);
+		if (v)
+			return v;
+		rox_recv_iter_end(qp);
+		recv->kind = ROX_KIND_SEND;
+		recv->received = 0;
+	}
+	if (pkt->payload_len > recv->recv->length - recv->received)
+		return rox_send_error(qp, IB_WC_LOC_LEN_ERR);
+	if (rox_recv_place(qp, pkt))
+		return rox_send_error(qp, IB_WC_LOC_PROT_ERR);
+	recv->received += pkt->payload_len;
+	if (!(pkt->info->flags & ROX_OP_LAST))
+		return ROX_V_OK;
+	total = recv->received;
+	rox_message_end(qp);
+	return rox_recv_complete(qp, IB_WC_SUCCESS, pkt, total);
+}
+
+/* The RETH of a WRITE: may all of it be written? */
+static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_mr *mr;
+
+	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE) ||
+	    pkt->ext.reth.len > ROX_MAX_MSG_SIZE)
+		return ROX_V_INV_REQ;
+	rox_recv_iter_end(qp);
+	recv->write.addr = pkt->ext.reth.va;
+	recv->write.length = pkt->ext.reth.len;
+	recv->write.lkey = pkt->ext.reth.rkey;
+	recv->left = pkt->ext.reth.len;
+	recv->received = 0;
+	if (recv->left) {
+		mr = rox_mr_get(qp->dev, qp->ibqp.pd, recv->write.lkey, recv->write.addr,
+				recv->left, IB_ACCESS_REMOTE_WRITE, qp->user);
+		if (IS_ERR(mr))
+			return ROX_V_REM_ACCESS;
+		rox_mr_put(mr);
+	}
+	recv->kind = ROX_KIND_WRITE;
+	return ROX_V_OK;
+}
+
+static enum rox_verdict rox_write_check(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	bool last = pkt->info->flags & ROX_OP_LAST;
+	u32 left = pkt->info->flags & ROX_OP_FIRST ? pkt->ext.reth.len : qp->recv.left;
+
+	if (!rox_length_ok(qp, pkt))
+		return ROX_V_INV_REQ;
+	/* What RETH promised and what comes must agree. */
+	if (last ? pkt->payload_len != left : pkt->payload_len >= left)
+		return ROX_V_INV_REQ;
+	return ROX_V_OK;
+}
+
+enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	bool imm = pkt->info->ext & ROX_EXT_IMM;
+	enum rox_verdict v = rox_write_check(qp, pkt);
+	u32 total;
+
+	if (v)
+		return v;
+	/* A missing receive is found before anything is written. */
+	if (imm) {
+		v = rox_recv_take(qp);
+		if (v)
+			return v;
+	}
+	if (pkt->info->flags & ROX_OP_FIRST) {
+		v = rox_write_begin(qp, pkt);
+		if (v)
+			return v;
+		rox_count(qp->dev, ROX_CNT_RX_WRITE_REQ);
+	}
+	if (rox_recv_place(qp, pkt))
+		return ROX_V_REM_ACCESS;
+	recv->left -= pkt->payload_len;
+	recv->received += pkt->payload_len;
+	if (!(pkt->info->flags & ROX_OP_LAST))
+		return ROX_V_OK;
+	total = recv->received;
+	rox_message_end(qp);
+	return imm ? rox_recv_complete(qp, IB_WC_SUCCESS, pkt, total) : ROX_V_OK;
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Execution of READs and ATOMICs, and their repetition for a requester that
+ * lost the answer. IBTA volume 1, 9.7.5.1.3 (duplicates), 9.4.5 (atomics).
+ */
+#include <linux/atomic.h>
+#include "internal.h"
+
+/* ---- READ ---- */
+
+/* The sources of one burst of responses. */
+static void rox_read_opcodes(struct rox_qp *qp, struct rox_burst *b)
+{
+	struct rox_read_job *job = &qp->recv.read;
+	bool begins = !job->sent, ends = job->sent + b->npkts == job->npkts;
+	struct rox_ext_hdrs ext = {
+		.aeth = { .syndrome = rox_ack_syndrome(qp), .msn = job->msn },
+	};
+	u8 last = ends ? IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST :
+			 IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+
+	if (begins && ends && b->npkts == 1)
+		b->op_first = IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY;
+	else if (begins)
+		b->op_first = IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST;
+	else
+		b->op_first = b->npkts == 1 ? last : IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+	b->op_mid = IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+	b->op_last = last;
+	b->ext_first_len = rox_ext_pack(b->ext_first, b->op_first, &ext);
+	b->ext_last_len = rox_ext_pack(b->ext_last, b->op_last, &ext);
+}
+
+static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
+{
+	struct rox_read_job *job = &qp->recv.read;
+	u32 offset = job->sent * qp->mtu;
+	struct rox_burst b;
+	int err;
+
+	rox_resp_burst_init(qp, &b, job->psn);
+	b.npkts = min(job->npkts - job->sent, ROX_BURST_BYTES / qp->mtu);
+	b.len = min(job->len - offset, b.npkts * qp->mtu);
+	if (b.len)
+		b.src = it;
+	rox_read_opcodes(qp, &b);
+	err = rox_xmit(&b);
+	if (err)
+		return err;
+	job->psn = rox_psn_add(job->psn, b.npkts);
+	job->sent += b.npkts;
+	return 0;
+}
+
+int rox_read_continue(struct rox_qp *qp, int bursts)
+{
+	struct rox_read_job *job = &qp->recv.read;
+	struct rox_iter it;
+
+	if (!job->active)
+		return bursts;
+	rox_iter_init(&it, qp->dev, qp->ibqp.pd, &job->sge, 1, IB_ACCESS_REMOTE_READ, qp->user);
+	if (job->sent)
+		rox_iter_seek(&it, (u64)job->sent * qp->mtu);
+	while (bursts && job->active) {
+		if (rox_read_burst(qp, &it)) {
+			/* The MR went away after the check. */
+			job->active = false;
+			rox_count(qp->dev, ROX_CNT_RESP_REM_ACCESS);
+			rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_ACCESS, job->psn);
+			rox_qp_fail(qp, IB_EVENT_QP_ACCESS_ERR);
+			break;
+		}
+		if (job->sent == job->npkts)
+			job->active = false;
+		bursts--;
+	}
+	rox_iter_end(&it);
+	return bursts;
+}
+
+static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len)
+{
+	struct rox_mr *mr;
+
+	if (!len)
+		return true;
+	mr = rox_mr_get(qp->dev, qp->ibqp.pd, rkey, va, len, IB_ACCESS_REMOTE_READ, qp->user);
+	if (IS_ERR(mr))
+		return false;
+	rox_mr_put(mr);
+	return true;
+}
+
+static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn)
+{
+	struct rox_read_job *job = &qp->recv.read;
+
+	/* The responses acknowledge what came before. */
+	qp->recv.ack_due = false;
+	job->active = true;
+	job->psn = pkt->bth.psn;
+	job->sent = 0;
+	job->len = pkt->ext.reth.len;
+	job->npkts = max(1U, DIV_ROUND_UP(job->len, qp->mtu));
+	job->msn = msn;
+	job->sge.addr = pkt->ext.reth.va;
+	job->sge.length = pkt->ext.reth.len;
+	job->sge.lkey = pkt->ext.reth.rkey;
+}
+
+static struct rox_rd_res *rox_res_new(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_rd_res *res = &recv->res[recv->res_head];
+
+	recv->res_head = (recv->res_head + 1) % recv->num_res;
+	res->kind = pkt->info->kind;
+	res->first_psn = pkt->bth.psn;
+	res->npkts = 1;
+	return res;
+}
+
+enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_rd_res *res;
+
+	rox_count(qp->dev, ROX_CNT_RX_READ_REQ);
+	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) || !recv->num_res ||
+	    pkt->payload_len || pkt->ext.reth.len > ROX_MAX_MSG_SIZE)
+		return ROX_V_INV_REQ;
+	if (!rox_read_allowed(qp, pkt->ext.reth.rkey, pkt->ext.reth.va, pkt->ext.reth.len))
+		return ROX_V_REM_ACCESS;
+	recv->msn = rox_psn_add(recv->msn, 1);
+	rox_read_start(qp, pkt, recv->msn);
+	res = rox_res_new(qp, pkt);
+	res->npkts = recv->read.npkts;
+	res->rkey = pkt->ext.reth.rkey;
+	res->va = pkt->ext.reth.va;
+	res->len = pkt->ext.reth.len;
+	res->msn = recv->msn;
+	recv->epsn = rox_psn_add(recv->epsn, res->npkts);
+	return ROX_V_OK;
+}
+
+/* ---- ATOMIC ---- */
+
+static void rox_atomic_reply(struct rox_qp *qp, const struct rox_rd_res *res)
+{
+	struct rox_ext_hdrs ext = {
+		.aeth = { .syndrome = rox_ack_syndrome(qp), .msn = res->msn },
+		.atomic_orig = res->orig,
+	};
+	struct rox_burst b;
+
+	qp->recv.ack_due = false;
+	rox_resp_burst_init(qp, &b, res->first_psn);
+	b.op_first = IB_OPCODE_RC_ATOMIC_ACKNOWLEDGE;
+	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	rox_xmit(&b);
+}
+
+/* Atomic with regard to the host's CPUs as well. */
+static u64 rox_atomic_do(atomic64_t *target, const struct rox_pkt *pkt)
+{
+	if (pkt->info->kind == ROX_KIND_CMP_SWAP)
+		return atomic64_cmpxchg(target, pkt->ext.atomic.compare,
+					pkt->ext.atomic.swap_add);
+	return atomic64_fetch_add(pkt->ext.atomic.swap_add, target);
+}
+
+enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_rd_res *res;
+	struct rox_mr *mr;
+	size_t len;
+	void *p;
+
+	rox_count(qp->dev, ROX_CNT_RX_ATOMIC_REQ);
+	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_ATOMIC) || !recv->num_res ||
+	    pkt->payload_len || (pkt->ext.atomic.va & 7))
+		return ROX_V_INV_REQ;
+	mr = rox_mr_get(qp->dev, qp->ibqp.pd, pkt->ext.atomic.rkey, pkt->ext.atomic.va,
+			sizeof(u64), IB_ACCESS_REMOTE_ATOMIC, qp->user);
+	if (IS_ERR(mr))
+		return ROX_V_REM_ACCESS;
+	p = rox_mr_map(mr, pkt->ext.atomic.va, &len);
+	/* An IOVA that is aligned where its memory is not. */
+	if (len < sizeof(u64) || ((uintptr_t)p & 7)) {
+		rox_mr_put(mr);
+		return ROX_V_INV_REQ;
+	}
+	res = rox_res_new(qp, pkt);
+	res->orig = rox_atomic_do(p, pkt);
+	rox_mr_put(mr);
+	recv->msn = rox_psn_add(recv->msn, 1);
+	recv->epsn = rox_psn_add(recv->epsn, 1);
+	res->msn = recv->msn;
+	rox_atomic_reply(qp, res);
+	return ROX_V_OK;
+}
+
+/* ---- duplicates ---- */
+
+static struct rox_rd_res *rox_res_find(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_rd_res *res;
+	u32 i;
+
+	for (i = 0; i < qp->recv.num_res; i++) {
+		res = &qp->recv.res[i];
+		if (res->kind == pkt->info->kind &&
+		    ((pkt->bth.psn - res->first_psn) & ROX_PSN_MASK) < res->npkts)
+			return res;
+	}
+	return NULL;
+}
+
+/* A repeated READ may ask for the rest of what it asked for at first, nothing else. */
+static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_rd_res *res = rox_res_find(qp, pkt);
+	u64 skipped;
+
+	if (!res)
+		return;
+	skipped = (u64)((pkt->bth.psn - res->first_psn) & ROX_PSN_MASK) * qp->mtu;
+	if (pkt->ext.reth.rkey != res->rkey || pkt->ext.reth.va != res->va + skipped ||
+	    skipped + pkt->ext.reth.len > res->len)
+		return;
+	if (rox_read_allowed(qp, res->rkey, pkt->ext.reth.va, pkt->ext.reth.len))
+		rox_read_start(qp, pkt, res->msn);
+}
+
+void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_rd_res *res;
+
+	rox_count(qp->dev, ROX_CNT_DUPLICATE_REQ);
+	switch (pkt->info->kind) {
+	case ROX_KIND_READ_REQ:
+		rox_duplicate_read(qp, pkt);
+		break;
+	case ROX_KIND_CMP_SWAP:
+	case ROX_KIND_FETCH_ADD:
+		res = rox_res_find(qp, pkt);
+		if (res && res->first_psn == pkt->bth.psn)
+			rox_atomic_reply(qp, res);
+		break;
+	default:
+		/* It was executed: say so again. */
+		qp->recv.ack_due = true;
+		break;
+	}
+}

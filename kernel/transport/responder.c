@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Responder: order of requests, dispatch, and what goes back. IBTA volume 1,
+ * 9.7.4.1 (validation), 9.7.5.2.4 (NAK for a sequence error), 9.9.3 (errors).
+ */
+#include "internal.h"
+
+/*
+ * A packet after the expected one: one NAK for the gap. Packets behind the gap
+ * come in ascending order; when the order goes back, the sender has begun anew
+ * and has lost a packet again.
+ */
+static void rox_out_of_sequence(struct rox_qp *qp, u32 psn)
+{
+	struct rox_resp *recv = &qp->recv;
+	bool again = !recv->nak_sent || rox_psn_diff(psn, recv->ooo_psn) <= 0;
+
+	rox_count(qp->dev, ROX_CNT_OUT_OF_SEQUENCE);
+	recv->ooo_psn = psn;
+	if (!again)
+		return;
+	recv->nak_sent = true;
+	rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_PSN_SEQ, recv->epsn);
+}
+
+/* FIRST and ONLY begin a message, MIDDLE and LAST go on with one of their kind. */
+static bool rox_order_ok(const struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	if (pkt->info->flags & ROX_OP_FIRST)
+		return qp->recv.kind == ROX_KIND_NONE;
+	return qp->recv.kind == pkt->info->kind;
+}
+
+static enum rox_verdict rox_execute(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	enum rox_verdict v;
+
+	if (!rox_order_ok(qp, pkt))
+		return ROX_V_INV_REQ;
+	switch (pkt->info->kind) {
+	case ROX_KIND_SEND:
+		/* A SEND with invalidate needs memory management extensions. */
+		if (pkt->info->ext & ROX_EXT_IETH)
+			return ROX_V_INV_REQ;
+		v = rox_exec_send(qp, pkt);
+		break;
+	case ROX_KIND_WRITE:
+		v = rox_exec_write(qp, pkt);
+		break;
+	case ROX_KIND_READ_REQ:
+		return rox_exec_read(qp, pkt);
+	case ROX_KIND_CMP_SWAP:
+	case ROX_KIND_FETCH_ADD:
+		return rox_exec_atomic(qp, pkt);
+	default:
+		return ROX_V_INV_REQ;
+	}
+	if (v)
+		return v;
+	qp->recv.epsn = rox_psn_add(qp->recv.epsn, 1);
+	if (pkt->info->flags & ROX_OP_LAST)
+		qp->recv.msn = rox_psn_add(qp->recv.msn, 1);
+	if (pkt->bth.ackreq)
+		qp->recv.ack_due = true;
+	return ROX_V_OK;
+}
+
+/*
+ * What ends the connection: the NAK, the event, and ERR. There is no event where
+ * a receive completion has said what went wrong.
+ */
+static void rox_refuse(struct rox_qp *qp, enum rox_verdict v)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	switch (v) {
+	case ROX_V_INV_REQ:
+		rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_INV_REQ, recv->epsn);
+		rox_qp_fail(qp, IB_EVENT_QP_REQ_ERR);
+		break;
+	case ROX_V_REM_ACCESS:
+		rox_count(qp->dev, ROX_CNT_RESP_REM_ACCESS);
+		rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_ACCESS, recv->epsn);
+		rox_qp_fail(qp, IB_EVENT_QP_ACCESS_ERR);
+		break;
+	case ROX_V_LOC_LEN:
+		rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_INV_REQ, recv->epsn);
+		rox_qp_fail(qp, -1);
+		break;
+	case ROX_V_REM_OP:
+		rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_OP, recv->epsn);
+		rox_qp_fail(qp, -1);
+		break;
+	default:
+		rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_OP, recv->epsn);
+		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
+		break;
+	}
+}
+
+/* The first packet that is accepted before the program has gone to RTS. */
+void rox_established(struct rox_qp *qp)
+{
+	if (qp->recv.comm_est)
+		return;
+	qp->recv.comm_est = true;
+	if (rox_qp_state(qp) == IB_QPS_RTR)
+		rox_qp_event(qp, IB_EVENT_COMM_EST);
+}
+
+static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	s32 ahead = rox_psn_diff(pkt->bth.psn, recv->epsn);
+	enum rox_verdict v;
+
+	if (ahead > 0) {
+		rox_out_of_sequence(qp, pkt->bth.psn);
+		return;
+	}
+	if (ahead < 0) {
+		rox_exec_duplicate(qp, pkt);
+		return;
+	}
+	rox_established(qp);
+	recv->nak_sent = false;
+	v = rox_execute(qp, pkt);
+	if (v == ROX_V_RNR) {
+		/* What follows is out of sequence and needs no NAK of its own. */
+		recv->nak_sent = true;
+		recv->ooo_psn = pkt->bth.psn;
+		rox_count(qp->dev, ROX_CNT_RNR_NAK_SENT);
+		rox_nak_send(qp, ROX_AETH_RNR | qp->attr.min_rnr_timer, recv->epsn);
+	} else if (v) {
+		rox_refuse(qp, v);
+	}
+}
+
+static bool rox_can_receive(const struct rox_qp *qp)
+{
+	enum ib_qp_state state = rox_qp_state(qp);
+
+	return state == IB_QPS_RTR || state == IB_QPS_RTS || state == IB_QPS_SQD ||
+	       state == IB_QPS_SQE;
+}
+
+static void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn, 1,
+			    pkt->payload_len);
+	if (rox_is_rc(qp))
+		rox_recv_rc(qp, pkt);
+	else if (rox_is_ud(qp))
+		rox_recv_ud(qp, pkt);
+	else
+		rox_recv_uc(qp, pkt);
+}
+
+/*
+ * The packets of the frame in recv->rx, until it is used up or a READ needs more
+ * bursts than are left; then the frame waits.
+ * Return: bursts that are left.
+ */
+static int rox_recv_frame(struct rox_qp *qp, int bursts)
+{
+	struct rox_rx *rx = &qp->recv.rx;
+	struct rox_pkt pkt;
+
+	while (rox_can_receive(qp)) {
+		if (qp->recv.read.active)
+			return 0;
+		if (!rox_rx_next(rx, &pkt))
+			break;
+		rox_recv_packet(qp, &pkt);
+		bursts = rox_read_continue(qp, bursts);
+	}
+	consume_skb(rx->skb);
+	rx->skb = NULL;
+	return bursts;
+}
+
+/* Puts the next frame into recv->rx if there is none. */
+static bool rox_recv_next_frame(struct rox_qp *qp)
+{
+	struct sk_buff *skb;
+
+	if (qp->recv.rx.skb)
+		return true;
+	skb = skb_dequeue(&qp->recv.side.rxq);
+	if (!skb)
+		return false;
+	rox_rx_begin(&qp->recv.rx, skb);
+	return true;
+}
+
+void rox_recv_purge(struct rox_qp *qp)
+{
+	kfree_skb(qp->recv.rx.skb);
+	qp->recv.rx.skb = NULL;
+	skb_queue_purge(&qp->recv.side.rxq);
+}
+
+/*
+ * rox_recv_run() - the receive side's work: READ responses under way, then frames
+ *
+ * Return: true if the budget was used up.
+ */
+bool rox_recv_run(struct rox_qp *qp, unsigned long work)
+{
+	struct rox_resp *recv = &qp->recv;
+	int bursts = ROX_RUN_BURSTS, frames = 0;
+
+	if (rox_can_receive(qp))
+		bursts = rox_read_continue(qp, bursts);
+	while (bursts && frames++ < ROX_RUN_FRAMES && rox_can_receive(qp) &&
+	       rox_recv_next_frame(qp))
+		bursts = rox_recv_frame(qp, bursts);
+	rox_recv_iter_end(qp);
+	if (rox_can_receive(qp)) {
+		if (recv->ack_due)
+			rox_ack_send(qp);
+		return recv->read.active || recv->rx.skb || !skb_queue_empty(&recv->side.rxq);
+	}
+	rox_recv_purge(qp);
+	if (rox_qp_state(qp) == IB_QPS_ERR)
+		rox_recv_flush(qp);
+	return false;
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The end of send WQEs: completions in order, flush, drop.
+ */
+#include "internal.h"
+
+static void rox_send_cqe(struct rox_qp *qp, u64 wr_id, u8 wc_opcode, u8 status, u32 byte_len)
+{
+	struct rox_cqe cqe = {
+		.wr_id = wr_id,
+		.status = status,
+		.opcode = wc_opcode,
+		.byte_len = byte_len,
+		.qp_num = qp->ibqp.qp_num,
+	};
+
+	trace_rox_completion(qp->ibqp.qp_num, wr_id, wc_opcode, status, byte_len);
+	if (status == IB_WC_WR_FLUSH_ERR)
+		rox_count(qp->dev, ROX_CNT_REQ_CQE_FLUSH);
+	else if (status)
+		rox_count(qp->dev, ROX_CNT_REQ_CQE_ERROR);
+	if (rox_cq_add(rox_qp_scq(qp), &cqe, false))
+		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
+}
+
+/* The place in the ring is free before the program can see the completion. */
+static void rox_send_advance_tail(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+
+	if (send->cur == send->tail)
+		send->cur++;
+	send->tail++;
+	smp_store_release(&qp->sq.ctrl->consumer, send->tail);
+}
+
+void rox_retire_tail(struct rox_qp *qp)
+{
+	struct rox_swqe *wqe = rox_swqe_at(qp, qp->send.tail);
+	bool signalled = qp->sq_sig_all || wqe->status || (wqe->flags & IB_SEND_SIGNALED);
+	u64 wr_id = wqe->wr_id;
+	u8 opcode = wqe->wc_opcode;
+	u8 status = wqe->status;
+	u32 len = rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe) ? wqe->length : 0;
+
+	rox_wqe_release(wqe);
+	rox_send_advance_tail(qp);
+	if (signalled)
+		rox_send_cqe(qp, wr_id, opcode, status, len);
+}
+
+void rox_retire_failed(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+
+	if (send->tail == qp->sq.index || !rox_swqe_at(qp, send->tail)->status)
+		return;
+	rox_retire_tail(qp);
+	if (rox_is_rc(qp))
+		rox_qp_fail(qp, -1);
+	else
+		rox_qp_send_queue_error(qp);
+}
+
+/* WQEs that were never copied: only their wr_id counts. */
+static void rox_send_flush_ring(struct rox_qp *qp)
+{
+	struct rox_send_wqe hdr;
+	int pending = rox_ring_pending(&qp->sq);
+
+	for (; pending > 0; pending--) {
+		rox_ring_copy(&qp->sq, 0, 0, &hdr, sizeof(hdr));
+		qp->sq.index++;
+		rox_send_advance_tail(qp);
+		rox_send_cqe(qp, hdr.wr_id, IB_WC_SEND, IB_WC_WR_FLUSH_ERR, 0);
+	}
+}
+
+void rox_send_flush(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *wqe;
+
+	rox_send_iter_end(qp);
+	while (send->tail != qp->sq.index) {
+		wqe = rox_swqe_at(qp, send->tail);
+		wqe->status = IB_WC_WR_FLUSH_ERR;
+		rox_retire_tail(qp);
+	}
+	rox_send_flush_ring(qp);
+	send->cur = send->tail;
+	send->psn = send->next_psn;
+	send->max_psn = send->next_psn;
+	send->una = send->next_psn;
+	send->rd_atomic = 0;
+	send->waiting_rnr = false;
+	send->deadline = 0;
+}
+
+void rox_send_drop(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+
+	rox_send_iter_end(qp);
+	for (; send->tail != qp->sq.index; send->tail++)
+		rox_wqe_release(rox_swqe_at(qp, send->tail));
+	send->tail = 0;
+	send->cur = 0;
+	send->rd_atomic = 0;
+	send->ssn = 0;
+	send->lsn = 0;
+	send->credits_valid = false;
+	send->waiting_rnr = false;
+	send->deadline = 0;
+}

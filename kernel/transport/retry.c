@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Retransmission: one timer, go-back-N, RNR waits. IBTA volume 1, 9.7.6.1.3
+ * (timeouts), 9.7.5.2.8 (RNR NAK), 9.9.2.1 (retry counters).
+ */
+#include "internal.h"
+
+static enum hrtimer_restart rox_timer_fn(struct hrtimer *timer)
+{
+	struct rox_qp *qp = container_of(timer, struct rox_qp, send.timer);
+
+	rox_side_kick(&qp->send.side, ROX_WORK_TIMEOUT);
+	return HRTIMER_NORESTART;
+}
+
+void rox_timer_init(struct rox_qp *qp)
+{
+	hrtimer_setup(&qp->send.timer, rox_timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+}
+
+void rox_timer_arm(struct rox_qp *qp)
+{
+	struct hrtimer *timer = &qp->send.timer;
+	ktime_t when = ns_to_ktime(qp->send.deadline);
+
+	/* A timer that fires too early looks at the deadline and is armed again. */
+	if (hrtimer_is_queued(timer) && ktime_before(hrtimer_get_expires(timer), when))
+		return;
+	hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
+}
+
+static u64 rox_ack_timeout(const struct rox_qp *qp)
+{
+	u64 ns = rox_ack_timeout_ns(qp->attr.timeout);
+
+	return ns ? max_t(u64, ns, ROX_MIN_ACK_TIMEOUT_NS) : 0;
+}
+
+void rox_retry_progress(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+
+	send->retry = qp->attr.retry_cnt;
+	send->rnr_retry = qp->attr.rnr_retry;
+	if (!send->waiting_rnr)
+		send->deadline = 0;
+}
+
+void rox_retry_watch(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+	u64 timeout;
+
+	if (!rox_is_rc(qp) || send->waiting_rnr)
+		return;
+	if (send->psn == send->una) {
+		send->deadline = 0;
+		return;
+	}
+	if (send->deadline)
+		return;
+	timeout = rox_ack_timeout(qp);
+	if (!timeout)
+		return;
+	send->deadline = ktime_get_ns() + timeout;
+	rox_timer_arm(qp);
+}
+
+/* The oldest WQE fails with @status; the run's end completes it and the QP is in ERR. */
+static void rox_retry_exhausted(struct rox_qp *qp, enum ib_wc_status status)
+{
+	rox_count(qp->dev, status == IB_WC_RNR_RETRY_EXC_ERR ? ROX_CNT_RNR_EXCEEDED :
+							       ROX_CNT_RETRY_EXCEEDED);
+	rox_swqe_at(qp, qp->send.tail)->status = status;
+	rox_retire_failed(qp);
+}
+
+static void rox_rewind(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *wqe;
+	u32 i;
+
+	rox_send_iter_end(qp);
+	for (i = send->tail; i != qp->sq.index && (s32)(send->cur - i) >= 0; i++)
+		rox_swqe_at(qp, i)->sent = 0;
+	wqe = rox_swqe_at(qp, send->tail);
+	wqe->sent = (send->una - wqe->first_psn) & ROX_PSN_MASK;
+	send->cur = send->tail;
+	send->psn = send->una;
+	send->rd_atomic = 0;
+	send->deadline = 0;
+}
+
+void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
+{
+	struct rox_send *send = &qp->send;
+
+	if (send->tail == qp->sq.index || send->waiting_rnr)
+		return;
+	trace_rox_retry(qp->ibqp.qp_num, send->una, cause, send->retry);
+	if (cause != ROX_RETRY_RNR) {
+		if (!send->retry) {
+			rox_retry_exhausted(qp, IB_WC_RETRY_EXC_ERR);
+			return;
+		}
+		send->retry--;
+	}
+	rox_rewind(qp);
+}
+
+void rox_retry_rnr(struct rox_qp *qp, u8 timer_code)
+{
+	struct rox_send *send = &qp->send;
+
+	if (send->tail == qp->sq.index)
+		return;
+	trace_rox_retry(qp->ibqp.qp_num, send->una, ROX_RETRY_RNR, send->rnr_retry);
+	if (!send->rnr_retry) {
+		rox_retry_exhausted(qp, IB_WC_RNR_RETRY_EXC_ERR);
+		return;
+	}
+	/* 7 means for ever. */
+	if (qp->attr.rnr_retry != 7)
+		send->rnr_retry--;
+	send->waiting_rnr = true;
+	send->deadline = ktime_get_ns() + rox_rnr_timer_ns(timer_code);
+	rox_timer_arm(qp);
+}
+
+void rox_retry_timeout(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+
+	if (!send->deadline)
+		return;
+	if (ktime_get_ns() < send->deadline) {
+		rox_timer_arm(qp);
+		return;
+	}
+	send->deadline = 0;
+	if (send->waiting_rnr) {
+		send->waiting_rnr = false;
+		rox_retry_go_back(qp, ROX_RETRY_RNR);
+		return;
+	}
+	if (send->psn == send->una)
+		return;
+	rox_count(qp->dev, ROX_CNT_LOCAL_ACK_TIMEOUT);
+	rox_retry_go_back(qp, ROX_RETRY_TIMEOUT);
+}

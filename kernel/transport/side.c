@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The two sides of a QP: who runs them, and when.
+ */
+#include <linux/delay.h>
+#include <linux/interrupt.h>
+#include "internal.h"
+
+/* Runs in the caller's context before the rest is left to a worker. */
+#define ROX_CALLER_RUNS 32
+
+static bool rox_side_trylock(struct rox_side *side)
+{
+	return !atomic_read(&side->parked) && !test_and_set_bit_lock(0, &side->busy);
+}
+
+/*
+ * Runs the side until nothing is announced, unless another context has it: that
+ * one will see what was announced before. Return: true if the budget was used
+ * up and somebody must call again.
+ */
+static bool rox_side_run(struct rox_side *side)
+{
+	unsigned long work;
+	bool more;
+
+	do {
+		if (!rox_side_trylock(side))
+			return false;
+		work = xchg(&side->pending, 0);
+		more = work && side->run(side->qp, work);
+		if (more)
+			set_bit(ilog2(ROX_WORK_RUN), &side->pending);
+		clear_bit_unlock(0, &side->busy);
+		if (more)
+			return true;
+		/* Whoever failed to get the lock had set a bit before it tried. */
+		smp_mb();
+	} while (READ_ONCE(side->pending));
+	return false;
+}
+
+static void rox_side_announce(struct rox_side *side, unsigned long work)
+{
+	set_bit(ilog2(work), &side->pending);
+	/* The bit before the attempt to get the lock. */
+	smp_mb__after_atomic();
+}
+
+static void rox_side_work(struct work_struct *work)
+{
+	struct rox_side *side = container_of(work, struct rox_side, work);
+	bool more;
+
+	local_bh_disable();
+	more = rox_side_run(side);
+	local_bh_enable();
+	if (more)
+		queue_work(rox_wq, &side->work);
+}
+
+void rox_side_init(struct rox_side *side, struct rox_qp *qp,
+		   bool (*run)(struct rox_qp *qp, unsigned long work))
+{
+	side->busy = 0;
+	atomic_set(&side->parked, 0);
+	skb_queue_head_init(&side->rxq);
+	INIT_WORK(&side->work, rox_side_work);
+	side->qp = qp;
+	side->run = run;
+}
+
+void rox_side_kick(struct rox_side *side, unsigned long work)
+{
+	rox_side_announce(side, work);
+	if (rox_side_run(side))
+		queue_work(rox_wq, &side->work);
+}
+
+/*
+ * rox_side_lock() - takes a side from the data path
+ *
+ * Process context, may sleep; the side runs again after rox_side_unlock().
+ * Nobody holds a side longer than a run, with bottom halves disabled.
+ */
+void rox_side_lock(struct rox_side *side)
+{
+	atomic_inc(&side->parked);
+	while (test_and_set_bit_lock(0, &side->busy))
+		usleep_range(10, 50);
+}
+
+void rox_side_unlock(struct rox_side *side)
+{
+	atomic_dec(&side->parked);
+	clear_bit_unlock(0, &side->busy);
+	/* Whoever found the side parked had announced its work before. */
+	smp_mb__after_atomic();
+	if (!READ_ONCE(side->pending))
+		return;
+	local_bh_disable();
+	rox_side_kick(side, ROX_WORK_RUN);
+	local_bh_enable();
+}
+
+/*
+ * In process context the caller goes on as long as there is something to send,
+ * and between two runs lets the softirqs in that its own packets raised: they
+ * drain the backlog of a veth or lo before it overflows.
+ */
+static void rox_side_doorbell(struct rox_side *side)
+{
+	bool yields = !in_softirq();
+	int runs = 0;
+	bool more;
+
+	rox_side_announce(side, ROX_WORK_RUN);
+	if (irqs_disabled()) {
+		queue_work(rox_wq, &side->work);
+		return;
+	}
+	do {
+		local_bh_disable();
+		more = rox_side_run(side);
+		local_bh_enable();
+	} while (more && yields && ++runs < ROX_CALLER_RUNS);
+	if (more)
+		queue_work(rox_wq, &side->work);
+}
+
+/**
+ * rox_send_doorbell() - the send ring may have new WQEs
+ * @qp: the QP
+ *
+ * Sends in the caller's context where that is allowed. Any context.
+ */
+void rox_send_doorbell(struct rox_qp *qp)
+{
+	rox_count(qp->dev, ROX_CNT_DOORBELLS);
+	rox_side_doorbell(&qp->send.side);
+}
+
+/**
+ * rox_recv_doorbell() - the receive ring of a QP in ERR may have new WQEs to flush
+ * @qp: the QP
+ */
+void rox_recv_doorbell(struct rox_qp *qp)
+{
+	rox_side_doorbell(&qp->recv.side);
+}
+
+/**
+ * rox_transport_rx() - gives a received frame to a QP
+ * @qp: the QP; the caller holds a reference
+ * @skb: frame, all packets of which are for @qp and for one side; taken over
+ * @request: for the responder, else for the requester
+ */
+void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request)
+{
+	struct rox_side *side = request ? &qp->recv.side : &qp->send.side;
+
+	rox_count(qp->dev, ROX_CNT_RX_BURSTS);
+	if (skb_queue_len_lockless(&side->rxq) >= ROX_MAX_RXQ) {
+		rox_count(qp->dev, ROX_CNT_RX_DROP);
+		kfree_skb(skb);
+		return;
+	}
+	skb_queue_tail(&side->rxq, skb);
+	rox_side_kick(side, ROX_WORK_RUN);
+}

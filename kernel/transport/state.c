@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Life and state of a QP's transport. Transitions that a program asks for come
+ * with both sides locked; those that an error makes come from either side.
+ */
+#include <linux/slab.h>
+#include <linux/mm.h>
+#include "internal.h"
+
+/* ---- transitions by error ---- */
+
+static bool rox_state_change(struct rox_qp *qp, u32 from_mask, enum ib_qp_state to)
+{
+	unsigned long flags;
+	bool changed;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	changed = BIT(qp->state) & from_mask;
+	if (changed) {
+		WRITE_ONCE(qp->state, to);
+		qp->sq_draining = false;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	return changed;
+}
+
+void rox_qp_fail(struct rox_qp *qp, int event)
+{
+	u32 from = BIT(IB_QPS_INIT) | BIT(IB_QPS_RTR) | BIT(IB_QPS_RTS) | BIT(IB_QPS_SQD) |
+		   BIT(IB_QPS_SQE);
+
+	if (!rox_state_change(qp, from, IB_QPS_ERR))
+		return;
+	if (event >= 0)
+		rox_qp_event(qp, event);
+	/* The side that we are on finds its flag when this run ends. */
+	rox_side_kick(&qp->send.side, ROX_WORK_RUN);
+	rox_side_kick(&qp->recv.side, ROX_WORK_RUN);
+}
+
+void rox_qp_send_queue_error(struct rox_qp *qp)
+{
+	if (rox_state_change(qp, BIT(IB_QPS_RTS) | BIT(IB_QPS_SQD), IB_QPS_SQE))
+		rox_side_kick(&qp->send.side, ROX_WORK_RUN);
+}
+
+/* Has every WQE that was begun been completed? */
+static bool rox_send_idle(const struct rox_qp *qp)
+{
+	const struct rox_send *send = &qp->send;
+
+	return send->tail == qp->sq.index ||
+	       rox_psn_diff(rox_swqe_at(qp, send->tail)->first_psn, send->max_psn) >= 0;
+}
+
+void rox_qp_check_drained(struct rox_qp *qp)
+{
+	bool event = false;
+	unsigned long flags;
+
+	if (rox_qp_state(qp) != IB_QPS_SQD || !rox_send_idle(qp))
+		return;
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->state == IB_QPS_SQD && qp->sq_draining) {
+		qp->sq_draining = false;
+		event = qp->sq_drained_event;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (event)
+		rox_qp_event(qp, IB_EVENT_SQ_DRAINED);
+}
+
+/* ---- transitions by modify ---- */
+
+/**
+ * rox_transport_lock() - keeps the data path out of a QP
+ * @qp: the QP
+ *
+ * Process context, sleeps; callers of one QP take turns.
+ */
+void rox_transport_lock(struct rox_qp *qp)
+{
+	rox_side_lock(&qp->send.side);
+	rox_side_lock(&qp->recv.side);
+}
+
+/**
+ * rox_transport_unlock() - lets the data path in, and runs what has come up
+ * @qp: the QP
+ */
+void rox_transport_unlock(struct rox_qp *qp)
+{
+	rox_side_unlock(&qp->recv.side);
+	rox_side_unlock(&qp->send.side);
+}
+
+static void rox_ring_reset(struct rox_ring *ring, u32 flags)
+{
+	ring->index = 0;
+	if (!ring->entries)
+		return;
+	WRITE_ONCE(ring->ctrl->producer, 0);
+	WRITE_ONCE(ring->ctrl->consumer, 0);
+	WRITE_ONCE(ring->ctrl->flags, flags);
+}
+
+static void rox_recv_reset(struct rox_qp *qp)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	rox_recv_purge(qp);
+	recv->kind = ROX_KIND_NONE;
+	recv->have_recv = false;
+	recv->comm_est = false;
+	recv->nak_sent = false;
+	recv->ack_due = false;
+	recv->flushed = false;
+	recv->read.active = false;
+	recv->msn = 0;
+	recv->res_head = 0;
+	if (recv->res)
+		memset(recv->res, 0, recv->num_res * sizeof(*recv->res));
+}
+
+static void rox_to_reset(struct rox_qp *qp)
+{
+	skb_queue_purge(&qp->send.side.rxq);
+	rox_send_drop(qp);
+	rox_recv_reset(qp);
+	rox_ring_reset(&qp->sq, ROX_RING_NEED_WAKEUP);
+	rox_ring_reset(&qp->rq, 0);
+}
+
+static void rox_to_rts_first(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+
+	send->next_psn = qp->attr.sq_psn & ROX_PSN_MASK;
+	send->psn = send->next_psn;
+	send->una = send->next_psn;
+	send->max_psn = send->next_psn;
+	send->nak_una = U32_MAX;
+	rox_retry_progress(qp);
+}
+
+/**
+ * rox_transport_modify() - carries out a transition that a program asked for
+ * @qp: the QP, with rox_transport_lock() held and the new attributes in @qp->attr
+ * @new_state: the state to go to, which may be the present one
+ * @attr: as given to modify_qp
+ * @mask: which of @attr are valid
+ *
+ * Flushing and sending are done by the data path, after rox_transport_unlock().
+ */
+void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
+			  const struct ib_qp_attr *attr, int mask)
+{
+	enum ib_qp_state old = rox_qp_state(qp);
+	unsigned long flags;
+
+	if (new_state == IB_QPS_RESET)
+		rox_to_reset(qp);
+	else if (old == IB_QPS_INIT && new_state == IB_QPS_RTR)
+		qp->recv.epsn = qp->attr.rq_psn & ROX_PSN_MASK;
+	else if (old == IB_QPS_RTR && new_state == IB_QPS_RTS)
+		rox_to_rts_first(qp);
+	else if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_TIMEOUT))
+		rox_retry_progress(qp);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	WRITE_ONCE(qp->state, new_state);
+	if (new_state == IB_QPS_SQD && old != IB_QPS_SQD) {
+		qp->sq_draining = true;
+		qp->sq_drained_event = (mask & IB_QP_EN_SQD_ASYNC_NOTIFY) &&
+				       attr->en_sqd_async_notify;
+	} else if (new_state != IB_QPS_SQD) {
+		qp->sq_draining = false;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	set_bit(ilog2(ROX_WORK_RUN), &qp->send.side.pending);
+	set_bit(ilog2(ROX_WORK_RUN), &qp->recv.side.pending);
+}
+
+/* ---- creation and destruction ---- */
+
+/**
+ * rox_transport_set_resources() - room for the answers of READs and ATOMICs
+ * @qp: the QP, in a state in which none is kept (INIT), or with rox_transport_lock() held
+ * @max_dest_rd_atomic: how many
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int rox_transport_set_resources(struct rox_qp *qp, u32 max_dest_rd_atomic)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_rd_res *res = NULL;
+
+	if (max_dest_rd_atomic == recv->num_res)
+		return 0;
+	if (max_dest_rd_atomic) {
+		res = kvcalloc(max_dest_rd_atomic, sizeof(*res), GFP_KERNEL);
+		if (!res)
+			return -ENOMEM;
+	}
+	kvfree(recv->res);
+	recv->res = res;
+	recv->num_res = max_dest_rd_atomic;
+	recv->res_head = 0;
+	return 0;
+}
+
+/**
+ * rox_transport_init() - sets up both sides of a new QP
+ * @qp: the QP; rings and caps are known
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int rox_transport_init(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+
+	rox_side_init(&send->side, qp, rox_send_run);
+	rox_side_init(&qp->recv.side, qp, rox_recv_run);
+	rox_timer_init(qp);
+	if (qp->sq.entries) {
+		send->stride = ALIGN(sizeof(struct rox_swqe) + qp->sq.stride -
+				     sizeof(struct rox_send_wqe), 16);
+		send->mask = qp->sq.entries - 1;
+		send->wqes = kvcalloc(qp->sq.entries, send->stride, GFP_KERNEL_ACCOUNT);
+		if (!send->wqes)
+			return -ENOMEM;
+	}
+	qp->recv.recv = kzalloc(sizeof(*qp->recv.recv),
+				GFP_KERNEL_ACCOUNT);
+	if (!qp->recv.recv) {
+		kvfree(send->wqes);
+		return -ENOMEM;
+	}
+	rox_ring_reset(&qp->sq, ROX_RING_NEED_WAKEUP);
+	return 0;
+}
+
+/**
+ * rox_transport_destroy() - stops and frees both sides
+ * @qp: the QP; nobody can find it any more and all references are gone
+ */
+void rox_transport_destroy(struct rox_qp *qp)
+{
+	unsigned long flags;
+
+	rox_transport_lock(qp);
+	rox_to_reset(qp);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	WRITE_ONCE(qp->state, IB_QPS_RESET);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	rox_transport_unlock(qp);
+	/* In RESET nothing arms the timer; it may queue the work once more. */
+	hrtimer_cancel(&qp->send.timer);
+	cancel_work_sync(&qp->send.side.work);
+	cancel_work_sync(&qp->recv.side.work);
+	kvfree(qp->send.wqes);
+	kvfree(qp->recv.res);
+	kfree(qp->recv.recv);
+}
