@@ -64,6 +64,7 @@ struct rox_qp_slot;
  * @num_ah: see @num_qp
  * @link_node: in link.c's list of devices
  * @unlink_work: unregisters the device when its netdev goes away
+ * @rescan_work: has the core look for addresses of the netdev
  */
 struct rox_dev {
 	struct ib_device ibdev;
@@ -93,6 +94,7 @@ struct rox_dev {
 
 	struct list_head link_node;
 	struct work_struct unlink_work;
+	struct work_struct rescan_work;
 };
 
 static inline struct rox_dev *to_rox_dev(struct ib_device *ibdev)

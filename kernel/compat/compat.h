@@ -61,8 +61,8 @@ static inline struct ib_umem *ib_umem_get_va(struct ib_device *device, unsigned 
 #ifndef ROX_HAVE_IB_FLUSH
 #define IB_WR_FLUSH		((enum ib_wr_opcode)14)
 #define IB_WR_ATOMIC_WRITE	((enum ib_wr_opcode)15)
-#define IB_ACCESS_FLUSH_GLOBAL		(1 << 8)
-#define IB_ACCESS_FLUSH_PERSISTENT	(1 << 9)
+#define IB_ACCESS_FLUSH_GLOBAL		BIT(8)
+#define IB_ACCESS_FLUSH_PERSISTENT	BIT(9)
 #endif
 
 #endif /* ROX_COMPAT_H */

@@ -5,7 +5,7 @@
  *
  *	const struct ib_device_ops ops = {
  *		ROX_OPS_CREATE_CQ
- *		ROX_OPS_FILL_RES_SRQ(fill_srq)
+ *		ROX_OPS_FILL_RES_SRQ
  *		...
  *
  * Each brings its own comma. Included by the files that have such a table.
@@ -57,18 +57,17 @@ static __maybe_unused struct ib_mr *rox_reg_user_mr_plain(struct ib_pd *ibpd, u6
 #define ROX_OPS_REG_USER_MR .reg_user_mr = rox_reg_user_mr_plain,
 #endif
 
-/* void fn(struct ib_device *, struct net_device *, unsigned long event); else a netdev notifier does it. */
+/* Where the core does not report port events our netdev notifier is alone. */
 #ifdef ROX_HAVE_REPORT_PORT_EVENT
-#define ROX_OPS_REPORT_PORT_EVENT(fn) .report_port_event = (fn),
+#define ROX_OPS_REPORT_PORT_EVENT .report_port_event = rox_report_port_event,
 #else
-#define ROX_OPS_REPORT_PORT_EVENT(fn)
+#define ROX_OPS_REPORT_PORT_EVENT
 #endif
 
-/* int fn(struct sk_buff *, struct ib_srq *), __maybe_unused */
 #ifdef ROX_HAVE_FILL_RES_SRQ
-#define ROX_OPS_FILL_RES_SRQ(fn) .fill_res_srq_entry = (fn),
+#define ROX_OPS_FILL_RES_SRQ .fill_res_srq_entry = rox_fill_res_srq,
 #else
-#define ROX_OPS_FILL_RES_SRQ(fn)
+#define ROX_OPS_FILL_RES_SRQ
 #endif
 
 #endif /* ROX_COMPAT_OPS_H */

@@ -38,6 +38,7 @@ static inline struct rox_ucontext *to_rox_ucontext(struct ib_ucontext *uc)
 
 int rox_alloc_ucontext(struct ib_ucontext *uc, struct ib_udata *udata);
 void rox_dealloc_ucontext(struct ib_ucontext *uc);
+void rox_disassociate_ucontext(struct ib_ucontext *uc);
 int rox_mmap(struct ib_ucontext *uc, struct vm_area_struct *vma);
 void rox_mmap_free(struct rdma_user_mmap_entry *entry);
 /* Offers @mem to @uc; fills @map. NULL on no memory. */

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * rox: soft RoCE v2 device. Module init and exit.
+ */
+#include <linux/module.h>
+#include <rdma/rdma_netlink.h>
+
+#include "link.h"
+#include "net/net.h"
+#include "verbs/verbs.h"
+
+MODULE_DESCRIPTION("Software RoCE v2 device");
+MODULE_LICENSE("GPL");
+MODULE_ALIAS_RDMA_LINK("rox");
+
+struct workqueue_struct *rox_wq;
+
+static int __init rox_init(void)
+{
+	int err;
+
+	/* Unbound: a burst that had to wait should not wait for a busy CPU as well. */
+	rox_wq = alloc_workqueue("rox", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
+	if (!rox_wq)
+		return -ENOMEM;
+	err = rox_qp_table_init();
+	if (err)
+		goto free_wq;
+	err = rox_net_init();
+	if (err)
+		goto free_qp_table;
+	err = rox_link_init();
+	if (err)
+		goto exit_net;
+	err = rox_netdev_init();
+	if (err)
+		goto exit_link;
+	rdma_link_register(&rox_link_ops);
+	return 0;
+
+exit_link:
+	rox_link_exit();
+exit_net:
+	rox_net_exit();
+free_qp_table:
+	rox_qp_table_exit();
+free_wq:
+	destroy_workqueue(rox_wq);
+	return err;
+}
+
+static void __exit rox_exit(void)
+{
+	rdma_link_unregister(&rox_link_ops);
+	rox_netdev_exit();
+	rox_link_exit();
+	rox_net_exit();
+	rox_qp_table_exit();
+	destroy_workqueue(rox_wq);
+	/* Callbacks of call_rcu() are code of this module. */
+	rcu_barrier();
+}
+
+module_init(rox_init);
+module_exit(rox_exit);
