@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/**
+ * @file
+ * Entries of a completion ring into work completions.
+ */
+#ifndef ROX_CQE_HPP
+#define ROX_CQE_HPP
+
+#include <infiniband/verbs.h>
+#include <rdma/rox-abi.h>
+
+namespace rox {
+
+/// RoCE has no LIDs, so slid and dlid_path_bits are always 0.
+inline void decode(const rox_cqe &cqe, ibv_wc &wc)
+{
+    wc.wr_id = cqe.wr_id;
+    wc.status = static_cast<ibv_wc_status>(cqe.status);
+    wc.opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
+    wc.vendor_err = cqe.vendor_err;
+    wc.byte_len = cqe.byte_len;
+    wc.imm_data = cqe.ex.imm_data;
+    wc.qp_num = cqe.qp_num;
+    wc.src_qp = cqe.src_qp;
+    wc.wc_flags = cqe.wc_flags;
+    wc.pkey_index = cqe.pkey_index;
+    wc.slid = 0;
+    wc.sl = cqe.sl;
+    wc.dlid_path_bits = 0;
+}
+
+} // namespace rox
+
+#endif // ROX_CQE_HPP

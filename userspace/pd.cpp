@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/**
+ * @file
+ * Protection domains with their thread and parent domains, memory regions and
+ * address handles: objects without rings.
+ */
+#include "message.hpp"
+#include "objects.hpp"
+#include "verbs.hpp"
+
+#include <cerrno>
+
+namespace rox {
+namespace {
+
+/* For the functions that return a pointer. */
+std::nullptr_t failed(int error)
+{
+    errno = error;
+    return nullptr;
+}
+
+} // namespace
+
+ibv_pd *alloc_pd(ibv_context *context)
+{
+    std::unique_ptr<Pd> pd = make_object<Pd>();
+    rdmacore::alloc_pd_cmd cmd = {};
+    ib_uverbs_alloc_pd_resp resp = {};
+
+    if (!pd) {
+        return nullptr;
+    }
+    if (const int error = rdmacore::ibv_cmd_alloc_pd(context, &pd->pd, &cmd, sizeof(cmd), &resp,
+                                                     sizeof(resp));
+        error != 0) {
+        return failed(error);
+    }
+    return &pd.release()->pd;
+}
+
+int dealloc_pd(ibv_pd *ibpd)
+{
+    Pd *pd = Pd::of(ibpd);
+
+    if (pd->users != 0) {
+        return EBUSY;
+    }
+    if (pd->parent_of != nullptr) {
+        pd->parent_of->users--;
+        if (pd->td != nullptr) {
+            pd->td->users--;
+        }
+    } else if (const int error = rdmacore::ibv_cmd_dealloc_pd(ibpd); error != 0) {
+        return error;
+    }
+    delete pd;
+    return 0;
+}
+
+ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr)
+{
+    if (attr->comp_mask != 0) {
+        return failed(EOPNOTSUPP);
+    }
+    std::unique_ptr<Td> td = make_object<Td>();
+
+    if (!td) {
+        return nullptr;
+    }
+    td->td.context = context;
+    return &td.release()->td;
+}
+
+int dealloc_td(ibv_td *ibtd)
+{
+    Td *td = object_of<Td>(ibtd);
+
+    if (td->users != 0) {
+        return EBUSY;
+    }
+    delete td;
+    return 0;
+}
+
+/*
+ * The kernel sees only the protection domain. Allocators are accepted and never
+ * called: all memory that the device works on is the kernel's.
+ */
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr)
+{
+    constexpr uint32_t supported = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+                                   IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+
+    if (attr->pd == nullptr) {
+        return failed(EINVAL);
+    }
+    if ((attr->comp_mask & ~supported) != 0) {
+        return failed(EOPNOTSUPP);
+    }
+    std::unique_ptr<Pd> parent = make_object<Pd>();
+
+    if (!parent) {
+        return nullptr;
+    }
+    parent->parent_of = Pd::of(attr->pd);
+    parent->parent_of->users++;
+    parent->pd.context = context;
+    parent->pd.handle = attr->pd->handle;
+    if (attr->td != nullptr) {
+        parent->td = object_of<Td>(attr->td);
+        parent->td->users++;
+    }
+    return &parent.release()->pd;
+}
+
+ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access)
+{
+    std::unique_ptr<Mr> mr = make_object<Mr>();
+    rdmacore::reg_mr_cmd cmd = {};
+    ib_uverbs_reg_mr_resp resp = {};
+
+    if (!mr) {
+        return nullptr;
+    }
+    if (const int error = rdmacore::ibv_cmd_reg_mr(pd, addr, length, hca_va, access, &mr->vmr, &cmd,
+                                                   sizeof(cmd), &resp, sizeof(resp));
+        error != 0) {
+        return failed(error);
+    }
+    return &mr.release()->vmr.mr;
+}
+
+int dereg_mr(rdmacore::verbs_mr *vmr)
+{
+    if (const int error = rdmacore::ibv_cmd_dereg_mr(vmr); error != 0) {
+        return error;
+    }
+    delete object_of<Mr>(vmr);
+    return 0;
+}
+
+ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr)
+{
+    std::unique_ptr<Ah> ah = make_object<Ah>();
+    Message<ib_uverbs_create_ah_resp, rox_create_ah_resp> resp;
+
+    if (!ah) {
+        return nullptr;
+    }
+    if (const int error = rdmacore::ibv_cmd_create_ah(pd, &ah->ah, attr, resp.core(), resp.size());
+        error != 0) {
+        return failed(error);
+    }
+    ah->number = resp.driver.ah;
+    return &ah.release()->ah;
+}
+
+int destroy_ah(ibv_ah *ah)
+{
+    if (const int error = rdmacore::ibv_cmd_destroy_ah(ah); error != 0) {
+        return error;
+    }
+    delete object_of<Ah>(ah);
+    return 0;
+}
+
+} // namespace rox

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/**
+ * @file
+ * Queue pairs: creation, state, destruction.
+ */
+#include "message.hpp"
+#include "objects.hpp"
+#include "verbs.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace rox {
+namespace {
+
+using CreateResp = Message<ib_uverbs_ex_create_qp_resp, rox_create_qp_resp>;
+
+/* Bytes of the largest send WQE: its header and the larger of SGE list and inline payload. */
+size_t send_wqe_size(const ibv_qp_cap &cap)
+{
+    return send_header_size +
+           std::max<size_t>(cap.max_send_sge * sizeof(rox_sge), cap.max_inline_data);
+}
+
+/* Maps the rings and begins to use them. 0 or a value of errno. */
+int adopt_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer,
+                const ibv_qp_init_attr_ex &attr)
+{
+    const ibv_qp_cap &cap = attr.cap;
+    const SendLimits limits = {
+        .type = attr.qp_type, .max_sge = cap.max_send_sge, .max_inline = cap.max_inline_data};
+
+    if (offer.sq.entries == 0 && offer.rq.entries == 0) {
+        return 0;
+    }
+    if (const int error = qp.map.map(cmd_fd, offer.map); error != 0) {
+        return error;
+    }
+    if (offer.sq.entries != 0) {
+        if (!qp.map.holds(offer.sq, send_wqe_size(cap))) {
+            return EPROTO;
+        }
+        qp.sq.attach(RingView(qp.map.base(), offer.sq), cap.max_send_wr, limits);
+    }
+    if (offer.rq.entries != 0) {
+        if (!qp.map.holds(offer.rq, recv_header_size + cap.max_recv_sge * sizeof(rox_sge))) {
+            return EPROTO;
+        }
+        qp.rq.attach(RingView(qp.map.base(), offer.rq), cap.max_recv_wr, cap.max_recv_sge);
+    }
+    return 0;
+}
+
+/* 0 or the errno that refuses what the program asks for. */
+int check_attr(const ibv_qp_init_attr_ex &attr)
+{
+    constexpr uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+                                   IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+    if ((attr.comp_mask & ~supported) != 0) {
+        return EOPNOTSUPP;
+    }
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) {
+        return EINVAL;
+    }
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
+        return EOPNOTSUPP;
+    }
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
+        (attr.send_ops_flags & ~supported_send_ops(attr.qp_type)) != 0) {
+        return EOPNOTSUPP;
+    }
+    return attr.send_cq != nullptr && attr.recv_cq != nullptr ? 0 : EINVAL;
+}
+
+Qp *create(ibv_context *context, ibv_qp_init_attr_ex &attr)
+{
+    std::unique_ptr<Qp> qp = make_object<Qp>();
+    rdmacore::create_qp_ex_cmd cmd = {};
+    CreateResp resp;
+
+    if (!qp) {
+        return nullptr;
+    }
+    int error = rdmacore::ibv_cmd_create_qp_ex2(context, &qp->vqp, &attr, &cmd, sizeof(cmd),
+                                                resp.core(), resp.size());
+
+    if (error == 0) {
+        error = adopt_rings(*qp, context->cmd_fd, resp.driver, attr);
+        if (error != 0) {
+            rdmacore::ibv_cmd_destroy_qp(&qp->vqp.qp);
+        }
+    }
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    if (is_single_threaded(attr.pd)) {
+        qp->sq.lock().elide();
+        qp->rq.lock().elide();
+    }
+    return qp.release();
+}
+
+/* A state takes send work requests from RTS on; in SQE and ERR the kernel flushes them. */
+constexpr bool takes_sends(ibv_qp_state state)
+{
+    return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
+           state == IBV_QPS_ERR;
+}
+
+void set_state(Qp &qp, ibv_qp_state state)
+{
+    qp.sq.set_accepting(takes_sends(state));
+    qp.rq.set_accepting(state != IBV_QPS_RESET);
+}
+
+/* Completions of work that the QP has forgotten must not be seen by its next life. */
+void purge_cqs(const ibv_qp &qp)
+{
+    if (qp.recv_cq != nullptr) {
+        Cq::of(qp.recv_cq)->queue.purge(qp.qp_num);
+    }
+    if (qp.send_cq != nullptr && qp.send_cq != qp.recv_cq) {
+        Cq::of(qp.send_cq)->queue.purge(qp.qp_num);
+    }
+}
+
+} // namespace
+
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
+{
+    ibv_qp_init_attr_ex attr_ex = {};
+
+    attr_ex.qp_context = attr->qp_context;
+    attr_ex.send_cq = attr->send_cq;
+    attr_ex.recv_cq = attr->recv_cq;
+    attr_ex.srq = attr->srq;
+    attr_ex.cap = attr->cap;
+    attr_ex.qp_type = attr->qp_type;
+    attr_ex.sq_sig_all = attr->sq_sig_all;
+    attr_ex.comp_mask = IBV_QP_INIT_ATTR_PD;
+    attr_ex.pd = pd;
+
+    ibv_qp *qp = create_qp_ex(pd->context, &attr_ex);
+
+    if (qp != nullptr) {
+        attr->cap = attr_ex.cap;
+    }
+    return qp;
+}
+
+ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr)
+{
+    if (const int error = check_attr(*attr); error != 0) {
+        errno = error;
+        return nullptr;
+    }
+
+    Qp *qp = create(context, *attr);
+
+    if (qp == nullptr) {
+        return nullptr;
+    }
+    if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0) {
+        set_send_functions(qp->vqp.qp_ex, attr->send_ops_flags);
+        qp->vqp.comp_mask |= rdmacore::QP_MASK_EX;
+    }
+    return &qp->vqp.qp;
+}
+
+int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask)
+{
+    Qp *qp = Qp::of(ibqp);
+    rdmacore::modify_qp_cmd cmd = {};
+    const bool changes_state = (attr_mask & IBV_QP_STATE) != 0;
+
+    {
+        /* Nothing is posted while the state, and with RESET the rings, change. */
+        const Guard send_guard(qp->sq.lock());
+        const Guard recv_guard(qp->rq.lock());
+
+        if (const int error = rdmacore::ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+            error != 0) {
+            return error;
+        }
+        if (!changes_state) {
+            return 0;
+        }
+        set_state(*qp, attr->qp_state);
+        if (attr->qp_state == IBV_QPS_RESET) {
+            qp->sq.reset();
+            qp->rq.reset();
+        }
+    }
+    if (attr->qp_state == IBV_QPS_RESET) {
+        purge_cqs(*ibqp);
+    }
+    return 0;
+}
+
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr)
+{
+    rdmacore::query_qp_cmd cmd = {};
+
+    return rdmacore::ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, &cmd, sizeof(cmd));
+}
+
+int destroy_qp(ibv_qp *qp)
+{
+    if (const int error = rdmacore::ibv_cmd_destroy_qp(qp); error != 0) {
+        return error;
+    }
+    purge_cqs(*qp);
+    delete Qp::of(qp);
+    return 0;
+}
+
+} // namespace rox

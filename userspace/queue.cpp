@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "queue.hpp"
+
+#include "cqe.hpp"
+
+#include <cerrno>
+
+namespace rox {
+
+void SendQueue::attach(const RingView &view, uint32_t max_wr, const SendLimits &limits)
+{
+    ring_.attach(view, max_wr);
+    limits_ = limits;
+}
+
+Posted SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad_wr)
+{
+    Posted result;
+    const Guard guard(lock_);
+
+    for (; wr != nullptr; wr = wr->next) {
+        std::byte *slot = nullptr;
+
+        if (!accepting_ || !ring_) {
+            result.error = EINVAL;
+        } else if ((slot = ring_.reserve()) == nullptr) {
+            result.error = ring_.why_not();
+        } else if ((result.error = encode_send(slot, *wr, limits_)) != 0) {
+            ring_.drop_last();
+        }
+        if (result.error != 0) {
+            *bad_wr = wr;
+            break;
+        }
+    }
+    result.wake = ring_.publish() && ring_.needs_wakeup();
+    return result;
+}
+
+void SendQueue::start()
+{
+    lock_.lock();
+    slot_ = nullptr;
+    batch_error_ = accepting_ && ring_ ? 0 : EINVAL;
+}
+
+rox_send_wqe *SendQueue::begin(uint64_t wr_id, ibv_wr_opcode opcode, unsigned int flags)
+{
+    constexpr unsigned int allowed = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+
+    if (batch_error_ == 0 && !opcode_is_legal(limits_.type, opcode)) {
+        batch_error_ = EINVAL;
+    }
+    if (batch_error_ == 0 && (slot_ = ring_.reserve()) == nullptr) {
+        batch_error_ = ring_.why_not();
+    }
+    if (batch_error_ != 0) {
+        slot_ = nullptr;
+        return nullptr;
+    }
+    *current() = {};
+    current()->wr_id = wr_id;
+    current()->opcode = opcode;
+    current()->send_flags = flags & allowed;
+    return current();
+}
+
+void SendQueue::set_ud(const ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+{
+    if (slot_ == nullptr) {
+        return;
+    }
+    if (ah == nullptr || limits_.type != IBV_QPT_UD) {
+        batch_error_ = EINVAL;
+        return;
+    }
+    current()->wr.ud.ah = ah_number(ah);
+    current()->wr.ud.remote_qpn = remote_qpn;
+    current()->wr.ud.remote_qkey = remote_qkey;
+}
+
+void SendQueue::set_sges(std::span<const ibv_sge> list)
+{
+    if (slot_ != nullptr && put_sge_list(slot_, list, limits_) != 0) {
+        batch_error_ = EINVAL;
+    }
+}
+
+void SendQueue::set_inline(std::span<const ibv_data_buf> buffers)
+{
+    if (slot_ == nullptr) {
+        return;
+    }
+    if (!opcode_takes_inline(static_cast<ibv_wr_opcode>(current()->opcode)) ||
+        put_inline(slot_, buffers, limits_) != 0) {
+        batch_error_ = EINVAL;
+    }
+}
+
+Posted SendQueue::complete()
+{
+    Posted result = {.error = batch_error_};
+
+    if (result.error != 0) {
+        ring_.roll_back();
+    } else {
+        result.wake = ring_.publish() && ring_.needs_wakeup();
+    }
+    slot_ = nullptr;
+    lock_.unlock();
+    return result;
+}
+
+void SendQueue::abort()
+{
+    ring_.roll_back();
+    slot_ = nullptr;
+    lock_.unlock();
+}
+
+void RecvQueue::attach(const RingView &view, uint32_t max_wr, uint32_t max_sge)
+{
+    ring_.attach(view, max_wr);
+    max_sge_ = max_sge;
+}
+
+Posted RecvQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
+{
+    Posted result;
+    const Guard guard(lock_);
+
+    for (; wr != nullptr; wr = wr->next) {
+        std::byte *slot = nullptr;
+
+        if (!accepting_ || !ring_) {
+            result.error = EINVAL;
+        } else if ((slot = ring_.reserve()) == nullptr) {
+            result.error = ring_.why_not();
+        } else if ((result.error = encode_recv(slot, *wr, max_sge_)) != 0) {
+            ring_.drop_last();
+        }
+        if (result.error != 0) {
+            *bad_wr = wr;
+            break;
+        }
+    }
+    result.wake = ring_.publish() && ring_.needs_wakeup();
+    return result;
+}
+
+void CompletionQueue::attach(const RingView &view)
+{
+    ring_.attach(view);
+}
+
+void CompletionQueue::elide_locks()
+{
+    lock_.elide();
+    arm_lock_.elide();
+}
+
+/*
+ * Why peek() found nothing: ENOENT, or EIO if nothing will ever come. The kernel
+ * sets the flag after its last entry, so look for one again. The caller holds
+ * the lock.
+ */
+int CompletionQueue::why_empty()
+{
+    if (ring_.corrupted()) {
+        return EIO;
+    }
+    return ring_.failed() && peek() == nullptr ? EIO : ENOENT;
+}
+
+int CompletionQueue::poll(std::span<ibv_wc> wcs)
+{
+    const Guard guard(lock_);
+    int taken = 0;
+
+    if (broken_) {
+        return -EIO;
+    }
+    for (ibv_wc &wc : wcs) {
+        const rox_cqe *cqe = peek();
+
+        if (cqe == nullptr) {
+            break;
+        }
+        decode(*cqe, wc);
+        ring_.pop();
+        taken++;
+    }
+    if (taken != 0) {
+        ring_.release();
+    } else if (!wcs.empty() && why_empty() == EIO) {
+        return -EIO;
+    }
+    return taken;
+}
+
+void CompletionQueue::arm(bool solicited_only)
+{
+    const Guard guard(arm_lock_);
+
+    if (!broken_) {
+        ring_.arm(solicited_only ? ROX_RING_ARM_SOLICITED : ROX_RING_ARM_NEXT);
+    }
+}
+
+void CompletionQueue::purge(uint32_t qp_num)
+{
+    const Guard guard(lock_);
+
+    if (!broken_) {
+        ring_.remove_if<rox_cqe>([qp_num](const rox_cqe &cqe) { return cqe.qp_num == qp_num; });
+    }
+}
+
+int CompletionQueue::start_poll()
+{
+    lock_.lock();
+    current_ = broken_ ? nullptr : peek();
+    if (current_ != nullptr) {
+        return 0;
+    }
+
+    const int error = broken_ ? EIO : why_empty();
+
+    lock_.unlock();
+    return error;
+}
+
+int CompletionQueue::next_poll()
+{
+    if (current_ != nullptr) {
+        ring_.pop();
+    }
+    current_ = peek();
+    return current_ != nullptr ? 0 : why_empty();
+}
+
+void CompletionQueue::end_poll()
+{
+    if (current_ != nullptr) {
+        ring_.pop();
+        current_ = nullptr;
+    }
+    ring_.release();
+    lock_.unlock();
+}
+
+} // namespace rox

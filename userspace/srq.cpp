@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/**
+ * @file
+ * Shared receive queues.
+ */
+#include "message.hpp"
+#include "objects.hpp"
+#include "verbs.hpp"
+
+#include <cerrno>
+
+namespace rox {
+namespace {
+
+/* Maps what the kernel offers and begins to use it. 0 or a value of errno. */
+int adopt_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t max_wr,
+               uint32_t max_sge)
+{
+    Mapping map;
+
+    if (const int error = map.map(cmd_fd, offer.map); error != 0) {
+        return error;
+    }
+    if (!map.holds(offer.rq, recv_header_size + max_sge * sizeof(rox_sge))) {
+        return EPROTO;
+    }
+    srq.queue.attach(RingView(map.base(), offer.rq), max_wr, max_sge);
+    srq.map.swap(map);
+    return 0;
+}
+
+} // namespace
+
+ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
+{
+    std::unique_ptr<Srq> srq = make_object<Srq>();
+    rdmacore::create_srq_cmd cmd = {};
+    Message<ib_uverbs_create_srq_resp, rox_create_srq_resp> resp;
+
+    if (!srq) {
+        return nullptr;
+    }
+    int error = rdmacore::ibv_cmd_create_srq(pd, &srq->vsrq.srq, attr, &cmd, sizeof(cmd),
+                                             resp.core(), resp.size());
+
+    if (error == 0) {
+        error = adopt_ring(*srq, pd->context->cmd_fd, resp.driver, attr->attr.max_wr,
+                           attr->attr.max_sge);
+        if (error != 0) {
+            rdmacore::ibv_cmd_destroy_srq(&srq->vsrq.srq);
+        }
+    }
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    srq->vsrq.srq_num = resp.driver.srq_num;
+    srq->queue.set_accepting(true);
+    if (is_single_threaded(pd)) {
+        srq->queue.lock().elide();
+    }
+    return &srq.release()->vsrq.srq;
+}
+
+/* Only basic SRQs; the public part is filled in as ibv_create_srq() does it. */
+ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr)
+{
+    constexpr uint32_t supported = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+
+    if ((attr->comp_mask & ~supported) != 0 ||
+        ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type != IBV_SRQT_BASIC)) {
+        errno = EOPNOTSUPP;
+        return nullptr;
+    }
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr) {
+        errno = EINVAL;
+        return nullptr;
+    }
+
+    ibv_srq_init_attr basic = {.srq_context = attr->srq_context, .attr = attr->attr};
+    ibv_srq *srq = create_srq(attr->pd, &basic);
+
+    if (srq != nullptr) {
+        srq->context = context;
+        srq->srq_context = attr->srq_context;
+        srq->pd = attr->pd;
+        attr->attr = basic.attr;
+    }
+    return srq;
+}
+
+/* A resize moves the queue into a new ring, whose place the kernel writes to resp_addr. */
+int modify_srq(ibv_srq *ibsrq, ibv_srq_attr *attr, int attr_mask)
+{
+    Srq *srq = Srq::of(ibsrq);
+    rox_create_srq_resp offer = {};
+    Message<rdmacore::modify_srq_cmd, rox_modify_srq_req> cmd;
+    const Guard guard(srq->queue.lock());
+
+    cmd.driver.resp_addr = reinterpret_cast<uintptr_t>(&offer);
+    if (const int error = rdmacore::ibv_cmd_modify_srq(ibsrq, attr, attr_mask, cmd.core(),
+                                                       cmd.size());
+        error != 0) {
+        return error;
+    }
+    if ((attr_mask & IBV_SRQ_MAX_WR) == 0) {
+        return 0;
+    }
+
+    const int error = adopt_ring(*srq, ibsrq->context->cmd_fd, offer, offer.rq.entries,
+                                 srq->queue.max_sge());
+
+    if (error != 0) {
+        srq->queue.set_accepting(false); // the kernel reads a ring that we cannot reach
+    }
+    return error;
+}
+
+int query_srq(ibv_srq *srq, ibv_srq_attr *attr)
+{
+    rdmacore::query_srq_cmd cmd = {};
+
+    return rdmacore::ibv_cmd_query_srq(srq, attr, &cmd, sizeof(cmd));
+}
+
+int destroy_srq(ibv_srq *srq)
+{
+    if (const int error = rdmacore::ibv_cmd_destroy_srq(srq); error != 0) {
+        return error;
+    }
+    delete Srq::of(srq);
+    return 0;
+}
+
+int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
+{
+    return Srq::of(srq)->queue.post(wr, bad_wr).error;
+}
+
+} // namespace rox

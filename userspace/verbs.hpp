@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/**
+ * @file
+ * The operations that the provider gives to libibverbs. Those that return int
+ * return 0 or a value of errno, those that return a pointer nullptr with errno
+ * set, unless the verbs' manual pages say otherwise.
+ */
+#ifndef ROX_VERBS_HPP
+#define ROX_VERBS_HPP
+
+#include "abi/pabi.hpp"
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rox {
+
+/* pd.cpp */
+ibv_pd *alloc_pd(ibv_context *context);
+int dealloc_pd(ibv_pd *pd);
+ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr);
+int dealloc_td(ibv_td *td);
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr);
+ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access);
+int dereg_mr(rdmacore::verbs_mr *vmr);
+ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr);
+int destroy_ah(ibv_ah *ah);
+
+/* cq.cpp */
+ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
+ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr);
+int resize_cq(ibv_cq *cq, int cqe);
+int destroy_cq(ibv_cq *cq);
+int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc);
+int req_notify_cq(ibv_cq *cq, int solicited_only);
+
+/* cq_ex.cpp */
+
+/// The IBV_WC_EX_WITH_* that a CQ can have.
+constexpr uint64_t supported_wc_flags = uint64_t{IBV_WC_STANDARD_FLAGS} |
+                                        uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP} |
+                                        uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
+/// Fills in the functions by which the program polls @p cq.
+void set_poll_functions(ibv_cq_ex &cq, uint64_t wc_flags);
+
+/* srq.cpp */
+ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr);
+ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr);
+int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask);
+int query_srq(ibv_srq *srq, ibv_srq_attr *attr);
+int destroy_srq(ibv_srq *srq);
+int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
+
+/* qp.cpp */
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr);
+ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr);
+int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask);
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr);
+int destroy_qp(ibv_qp *qp);
+
+/* post.cpp */
+int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
+int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
+/// The IBV_QP_EX_WITH_* that a QP of @p type can have.
+uint64_t supported_send_ops(ibv_qp_type type);
+/// Fills in the functions by which the program posts to @p qp.
+void set_send_functions(ibv_qp_ex &qp, uint64_t send_ops);
+
+/* doorbell.cpp */
+
+/// Wakes the send engine. 0 or a value of errno: the device is gone.
+int ring_send_doorbell(ibv_qp *qp);
+/// Wakes the receive side, which has something to do with newly posted entries.
+int ring_recv_doorbell(ibv_qp *qp);
+
+} // namespace rox
+
+#endif // ROX_VERBS_HPP

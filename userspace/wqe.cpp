@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "wqe.hpp"
+
+#include "objects.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+namespace rox {
+
+/* An SGE list is copied as it is, and so are opcodes and flags. */
+static_assert(sizeof(rox_sge) == sizeof(ibv_sge));
+static_assert(offsetof(rox_sge, addr) == offsetof(ibv_sge, addr));
+static_assert(offsetof(rox_sge, length) == offsetof(ibv_sge, length));
+static_assert(offsetof(rox_sge, lkey) == offsetof(ibv_sge, lkey));
+
+namespace {
+
+constexpr uint32_t bit(ibv_wr_opcode opcode)
+{
+    return 1U << opcode;
+}
+
+constexpr uint32_t send_opcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
+constexpr uint32_t write_opcodes = bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR_RDMA_WRITE_WITH_IMM);
+constexpr uint32_t fetch_opcodes = bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
+                                   bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+
+constexpr unsigned int send_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |
+                                    IBV_SEND_INLINE;
+
+constexpr uint32_t legal_opcodes(ibv_qp_type type)
+{
+    switch (type) {
+    case IBV_QPT_RC: return send_opcodes | write_opcodes | fetch_opcodes;
+    case IBV_QPT_UC: return send_opcodes | write_opcodes;
+    case IBV_QPT_UD: return send_opcodes;
+    default: return 0;
+    }
+}
+
+rox_send_wqe *send_header(std::byte *slot)
+{
+    return reinterpret_cast<rox_send_wqe *>(slot);
+}
+
+/* The part of the WQE that depends on the operation. */
+int put_operation(rox_send_wqe &wqe, const ibv_send_wr &wr, ibv_qp_type type)
+{
+    switch (wr.opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_RDMA_READ:
+        wqe.wr.rdma.remote_addr = wr.wr.rdma.remote_addr;
+        wqe.wr.rdma.rkey = wr.wr.rdma.rkey;
+        return 0;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        wqe.wr.rdma.remote_addr = wr.wr.atomic.remote_addr;
+        wqe.wr.rdma.compare_add = wr.wr.atomic.compare_add;
+        wqe.wr.rdma.swap = wr.wr.atomic.swap;
+        wqe.wr.rdma.rkey = wr.wr.atomic.rkey;
+        return 0;
+    default: break;
+    }
+
+    if (type == IBV_QPT_UD) {
+        if (wr.wr.ud.ah == nullptr) {
+            return EINVAL;
+        }
+        wqe.wr.ud.ah = ah_number(wr.wr.ud.ah);
+        wqe.wr.ud.remote_qpn = wr.wr.ud.remote_qpn;
+        wqe.wr.ud.remote_qkey = wr.wr.ud.remote_qkey;
+    }
+    return 0;
+}
+
+/* Inline payload out of an SGE list, whose keys mean nothing here. */
+int put_inline_sges(std::byte *slot, std::span<const ibv_sge> list, const SendLimits &limits)
+{
+    std::byte *const payload = slot + send_header_size;
+    size_t length = 0;
+
+    for (const ibv_sge &sge : list) {
+        if (sge.length > limits.max_inline - length) {
+            return EINVAL;
+        }
+        if (sge.length != 0) {
+            std::memcpy(payload + length, reinterpret_cast<const void *>(sge.addr), sge.length);
+        }
+        length += sge.length;
+    }
+    send_header(slot)->inline_len = static_cast<uint32_t>(length);
+    return 0;
+}
+
+} // namespace
+
+bool opcode_is_legal(ibv_qp_type type, ibv_wr_opcode opcode)
+{
+    const auto number = static_cast<uint32_t>(opcode);
+
+    return number < 32 && (legal_opcodes(type) >> number & 1) != 0;
+}
+
+uint32_t ah_number(const ibv_ah *ah)
+{
+    return object_of<const Ah>(ah)->number;
+}
+
+int put_sge_list(std::byte *slot, std::span<const ibv_sge> list, const SendLimits &limits)
+{
+    if (list.size() > limits.max_sge) {
+        return EINVAL;
+    }
+    send_header(slot)->num_sge = static_cast<uint32_t>(list.size());
+    if (!list.empty()) {
+        std::memcpy(slot + send_header_size, list.data(), list.size_bytes());
+    }
+    return 0;
+}
+
+int put_inline(std::byte *slot, std::span<const ibv_data_buf> buffers, const SendLimits &limits)
+{
+    std::byte *const payload = slot + send_header_size;
+    size_t length = 0;
+
+    for (const ibv_data_buf &buffer : buffers) {
+        if (buffer.length > limits.max_inline - length) {
+            return EINVAL;
+        }
+        if (buffer.length != 0) {
+            std::memcpy(payload + length, buffer.addr, buffer.length);
+        }
+        length += buffer.length;
+    }
+    send_header(slot)->inline_len = static_cast<uint32_t>(length);
+    send_header(slot)->send_flags |= IBV_SEND_INLINE;
+    return 0;
+}
+
+int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits)
+{
+    const auto num_sge = static_cast<uint32_t>(wr.num_sge);
+
+    if (!opcode_is_legal(limits.type, wr.opcode) || (wr.send_flags & ~send_flags) != 0 ||
+        num_sge > limits.max_sge) {
+        return EINVAL;
+    }
+
+    rox_send_wqe wqe = {};
+
+    wqe.wr_id = wr.wr_id;
+    wqe.opcode = wr.opcode;
+    wqe.send_flags = wr.send_flags;
+    wqe.ex.imm_data = wr.imm_data;
+    if (const int error = put_operation(wqe, wr, limits.type); error != 0) {
+        return error;
+    }
+    *send_header(slot) = wqe;
+
+    const std::span<const ibv_sge> list(wr.sg_list, num_sge);
+
+    if ((wr.send_flags & IBV_SEND_INLINE) == 0) {
+        return put_sge_list(slot, list, limits);
+    }
+    return opcode_takes_inline(wr.opcode) ? put_inline_sges(slot, list, limits) : EINVAL;
+}
+
+int encode_recv(std::byte *slot, const ibv_recv_wr &wr, uint32_t max_sge)
+{
+    const auto num_sge = static_cast<uint32_t>(wr.num_sge);
+
+    if (num_sge > max_sge) {
+        return EINVAL;
+    }
+    *reinterpret_cast<rox_recv_wqe *>(slot) = {
+        .wr_id = wr.wr_id, .num_sge = num_sge, .reserved = 0};
+    if (num_sge != 0) {
+        std::memcpy(slot + recv_header_size, wr.sg_list, num_sge * sizeof(rox_sge));
+    }
+    return 0;
+}
+
+} // namespace rox

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/**
+ * @file
+ * Work requests of the verbs into WQEs of the rings. Pure functions.
+ */
+#ifndef ROX_WQE_HPP
+#define ROX_WQE_HPP
+
+#include <infiniband/verbs.h>
+#include <rdma/rox-abi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace rox {
+
+/// What a send queue takes; everything else is EINVAL.
+struct SendLimits {
+    ibv_qp_type type = IBV_QPT_RC;
+    uint32_t max_sge = 0;
+    uint32_t max_inline = 0;
+};
+
+/// Bytes of a send WQE before its SGE list or inline payload.
+constexpr size_t send_header_size = sizeof(rox_send_wqe);
+/// Bytes of a receive WQE before its SGE list.
+constexpr size_t recv_header_size = sizeof(rox_recv_wqe);
+
+/// May QPs of @p type send @p opcode?
+bool opcode_is_legal(ibv_qp_type type, ibv_wr_opcode opcode);
+
+/// May the payload of @p opcode be given inline?
+constexpr bool opcode_takes_inline(ibv_wr_opcode opcode)
+{
+    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
+           opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+/// The number by which the kernel knows an address handle.
+uint32_t ah_number(const ibv_ah *ah);
+
+/// Writes the SGE list of a send WQE. 0 or EINVAL.
+int put_sge_list(std::byte *slot, std::span<const ibv_sge> list, const SendLimits &limits);
+
+/// Writes the payload of a send WQE; @p buffers are gathered. 0 or EINVAL.
+int put_inline(std::byte *slot, std::span<const ibv_data_buf> buffers, const SendLimits &limits);
+
+/**
+ * Writes @p wr into the send ring's entry @p slot.
+ * @return 0, or EINVAL: then the entry is worth nothing
+ */
+int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits);
+
+/// Writes @p wr into the entry @p slot of a receive queue. 0 or EINVAL.
+int encode_recv(std::byte *slot, const ibv_recv_wr &wr, uint32_t max_sge);
+
+} // namespace rox
+
+#endif // ROX_WQE_HPP
