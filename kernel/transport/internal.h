@@ -50,7 +50,7 @@ static inline struct rox_swqe *rox_swqe_at(const struct rox_qp *qp, u32 index)
 /* side.c */
 void rox_side_init(struct rox_side *side, struct rox_qp *qp,
 		   bool (*run)(struct rox_qp *qp, unsigned long work));
-/* Announces @work and runs the side unless somebody does. Bottom halves disabled; no lock needed. */
+/* Announces @work and runs the side unless somebody does. No lock, bottom halves disabled. */
 void rox_side_kick(struct rox_side *side, unsigned long work);
 
 /* Process context: keeps the data path out, lets it in again (and runs what was announced). */
@@ -58,7 +58,7 @@ void rox_side_lock(struct rox_side *side);
 void rox_side_unlock(struct rox_side *side);
 
 /* state.c */
-/* From either side: moves the QP to ERR, once, raises @event if it is not negative, has both sides flush. */
+/* From either side: moves the QP to ERR, once; raises @event unless negative; both sides flush. */
 void rox_qp_fail(struct rox_qp *qp, int event);
 /* Send side of UC and UD: moves RTS to SQE. */
 void rox_qp_send_queue_error(struct rox_qp *qp);
@@ -137,7 +137,7 @@ enum rox_verdict {
 	ROX_V_INV_REQ,		/* NAK invalid request */
 	ROX_V_LOC_LEN,		/* the same, and the receive completion has said so */
 	ROX_V_REM_ACCESS,	/* NAK remote access error */
-	ROX_V_REM_OP,		/* NAK remote operational error; the receive completion has said why */
+	ROX_V_REM_OP,		/* NAK remote operational error; a completion has said why */
 	ROX_V_FATAL,		/* the CQ did not take the completion, or a ring is corrupted */
 };
 
@@ -148,11 +148,11 @@ enum rox_verdict rox_recv_take(struct rox_qp *qp);
 /* Completes the receive WQE that is held. */
 enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				   const struct rox_pkt *pkt, u32 byte_len);
-/* Puts the payload behind what the message under way has brought so far; 0 or an error of rox_mr_get(). */
+/* Puts the payload behind what the message has brought so far; 0 or an error of rox_mr_get(). */
 int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Lets go of the MR; between runs none is held. */
 void rox_recv_iter_end(struct rox_qp *qp);
-void rox_recv_flush(struct rox_qp *qp);
+bool rox_recv_flush(struct rox_qp *qp);
 
 /* resp_read.c: READ and ATOMIC */
 enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt);

@@ -339,7 +339,7 @@ static bool rox_send_sleep(struct rox_qp *qp)
 	/* The flag before the look at the producer; the program does it the other way round. */
 	smp_mb();
 	pending = rox_ring_pending(&qp->sq);
-	if (!pending || send->cur != qp->sq.index || rox_qp_state(qp) == IB_QPS_SQD)
+	if (pending <= 0 || send->cur != qp->sq.index || rox_qp_state(qp) == IB_QPS_SQD)
 		return false;
 	WRITE_ONCE(ctrl->flags, 0);
 	return true;
@@ -399,8 +399,6 @@ bool rox_send_run(struct rox_qp *qp, unsigned long work)
 	skb_queue_purge(&qp->send.side.rxq);
 	if (rox_qp_state(qp) != IB_QPS_ERR && rox_qp_state(qp) != IB_QPS_SQE)
 		return false;
-	do {
-		rox_send_flush(qp);
-	} while (rox_send_sleep(qp));
-	return false;
+	rox_send_flush(qp);
+	return rox_send_sleep(qp);
 }

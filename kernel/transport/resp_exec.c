@@ -71,34 +71,40 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 	return ROX_V_OK;
 }
 
+static void rox_recv_flush_srq(struct rox_qp *qp)
+{
+	if (!qp->recv.flushed)
+		rox_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	qp->recv.flushed = true;
+}
+
 /*
  * ERR: the WQE that is held, then the ring's, in order. RQ posts need a doorbell
  * from now on. WQEs of an SRQ stay there.
+ * Return: true if the program has posted more meanwhile.
  */
-void rox_recv_flush(struct rox_qp *qp)
+bool rox_recv_flush(struct rox_qp *qp)
 {
 	struct rox_resp *recv = &qp->recv;
+	int n;
 
 	rox_recv_iter_end(qp);
 	recv->read.active = false;
 	recv->kind = ROX_KIND_NONE;
 	if (recv->have_recv)
 		rox_recv_complete(qp, IB_WC_WR_FLUSH_ERR, NULL, 0);
-	if (qp->ibqp.srq) {
-		if (!recv->flushed)
-			rox_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
-		recv->flushed = true;
-		return;
-	}
-	recv->flushed = true;
+	if (qp->ibqp.srq)
+		rox_recv_flush_srq(qp);
 	if (!qp->rq.entries)
-		return;
+		return false;
 	WRITE_ONCE(qp->rq.ctrl->flags, ROX_RING_NEED_WAKEUP);
 	/* The flag before the look at the producer; the program does it the other way round. */
 	smp_mb();
-	while (rox_ring_pending(&qp->rq) > 0 &&
-	       rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv))
+	for (n = rox_ring_pending(&qp->rq); n > 0; n--) {
+		rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv);
 		rox_recv_complete(qp, IB_WC_WR_FLUSH_ERR, NULL, 0);
+	}
+	return rox_ring_pending(&qp->rq) > 0;
 }
 
 /* ---- payload ---- */

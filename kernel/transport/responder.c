@@ -222,7 +222,5 @@ bool rox_recv_run(struct rox_qp *qp, unsigned long work)
 		return recv->read.active || recv->rx.skb || !skb_queue_empty(&recv->side.rxq);
 	}
 	rox_recv_purge(qp);
-	if (rox_qp_state(qp) == IB_QPS_ERR)
-		rox_recv_flush(qp);
-	return false;
+	return rox_qp_state(qp) == IB_QPS_ERR && rox_recv_flush(qp);
 }

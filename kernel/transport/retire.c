@@ -31,6 +31,7 @@ static void rox_send_advance_tail(struct rox_qp *qp)
 	if (send->cur == send->tail)
 		send->cur++;
 	send->tail++;
+	/* With the copy of the WQE before it: the program may overwrite the entry. */
 	smp_store_release(&qp->sq.ctrl->consumer, send->tail);
 }
 

@@ -144,16 +144,17 @@ bool rox_wqe_pull(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
 	struct rox_send_wqe hdr;
-	struct rox_swqe *wqe;
+	u32 outstanding = qp->sq.index - send->tail;
 	int pending = rox_ring_pending(&qp->sq);
+	struct rox_swqe *wqe;
 
-	if (pending < 0) {
+	if (!pending)
+		return false;
+	/* More WQEs than there are places: the producer index is not to be trusted. */
+	if (pending < 0 || pending + outstanding > qp->sq.entries) {
 		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
 		return false;
 	}
-	/* A program that overwrites WQEs that are under way only harms itself. */
-	if (!pending || qp->sq.index - send->tail >= qp->sq.entries)
-		return false;
 
 	wqe = rox_swqe_at(qp, qp->sq.index);
 	rox_ring_copy(&qp->sq, 0, 0, &hdr, sizeof(hdr));
