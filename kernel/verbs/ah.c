@@ -78,31 +78,46 @@ static int rox_ah_publish(struct rox_dev *dev, struct rox_ah *ah, gfp_t gfp)
 	return err < 0 ? err : 0;
 }
 
-static int rox_ah_make(struct rox_ib_ah *iah, const struct rdma_ah_attr *attr, gfp_t gfp)
+static struct rox_ah *rox_ah_resolve(struct ib_ah *ibah, const struct rdma_ah_attr *attr,
+				     gfp_t gfp)
 {
-	struct rox_dev *dev = to_rox_dev(iah->ibah.device);
-	struct rox_ah *ah;
+	struct rox_ah *ah = kzalloc(sizeof(*ah), gfp);
 	int err;
 
-	ah = kzalloc(sizeof(*ah), gfp);
 	if (!ah)
-		return -ENOMEM;
-	ah->pd = iah->ibah.pd;
+		return ERR_PTR(-ENOMEM);
+	ah->pd = ibah->pd;
 	refcount_set(&ah->ref, 1);
-	err = rox_path_init(&ah->path, dev, attr, 0, 0, gfp);
+	err = rox_path_init(&ah->path, to_rox_dev(ibah->device), attr, 0, 0, gfp);
 	if (err) {
 		kfree(ah);
-		return err;
+		return ERR_PTR(err);
 	}
-	err = rox_ah_publish(dev, ah, gfp);
-	if (err) {
-		rox_ah_put(ah);
-		return err;
-	}
+	return ah;
+}
+
+static void rox_ah_remember(struct rox_ib_ah *iah, struct rox_ah *ah,
+			    const struct rdma_ah_attr *attr)
+{
 	iah->ah = ah;
 	iah->attr = *attr;
 	/* The RDMA core holds the GID entry; what query returns names its index only. */
 	iah->attr.grh.sgid_attr = NULL;
+}
+
+static int rox_ah_make(struct rox_ib_ah *iah, const struct rdma_ah_attr *attr, gfp_t gfp)
+{
+	struct rox_ah *ah = rox_ah_resolve(&iah->ibah, attr, gfp);
+	int err;
+
+	if (IS_ERR(ah))
+		return PTR_ERR(ah);
+	err = rox_ah_publish(to_rox_dev(iah->ibah.device), ah, gfp);
+	if (err) {
+		rox_ah_put(ah);
+		return err;
+	}
+	rox_ah_remember(iah, ah, attr);
 	return 0;
 }
 
@@ -134,6 +149,26 @@ int rox_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_
 err_count:
 	atomic_dec(&dev->num_ah);
 	return err;
+}
+
+int rox_modify_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
+{
+	struct rox_dev *dev = to_rox_dev(ibah->device);
+	struct rox_ib_ah *iah = to_rox_ib_ah(ibah);
+	struct rox_ah *old = iah->ah;
+	struct rox_ah *ah = rox_ah_resolve(ibah, attr, GFP_ATOMIC);
+	unsigned long flags;
+
+	if (IS_ERR(ah))
+		return PTR_ERR(ah);
+	ah->index = old->index;
+	/* The place is taken, so that storing needs no memory. */
+	xa_lock_irqsave(&dev->ahs, flags);
+	__xa_store(&dev->ahs, ah->index, ah, 0);
+	xa_unlock_irqrestore(&dev->ahs, flags);
+	rox_ah_remember(iah, ah, attr);
+	rox_ah_put(old);
+	return 0;
 }
 
 int rox_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)

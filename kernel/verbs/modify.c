@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Modifying a QP: what is asked for is checked whole, then what may sleep or
+ * fail is done, then both sides of the QP are stopped and all is set at once.
+ */
+#include <rdma/ib_cache.h>
+#include "internal.h"
+
+#define ROX_QP_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
+		       IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND)
+
+enum rox_attr_limits {
+	ROX_MAX_TIMEOUT		= 31,
+	ROX_MAX_RETRY		= 7,
+	ROX_MAX_RNR_TIMER	= 31,
+	ROX_MAX_SL		= 15,
+};
+
+/**
+ * struct rox_modify - one call of modify_qp
+ * @qp: the QP
+ * @attr: what to set
+ * @mask: of @attr
+ * @next: state after it
+ * @pkey: P_Key at attr->pkey_index
+ * @path: resolved attr->ah_attr
+ */
+struct rox_modify {
+	struct rox_qp *qp;
+	const struct ib_qp_attr *attr;
+	int mask;
+	enum ib_qp_state next;
+	u16 pkey;
+	struct rox_path path;
+};
+
+static bool rox_modify_state_ok(const struct rox_modify *m, enum ib_qp_state cur)
+{
+	return ib_modify_qp_is_ok(cur, m->next, m->qp->ibqp.qp_type, m->mask);
+}
+
+static int rox_modify_check_state(struct rox_modify *m)
+{
+	enum ib_qp_state cur = rox_qp_state(m->qp);
+
+	if (m->mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if (m->mask & IB_QP_CUR_STATE && m->attr->cur_qp_state != cur)
+		return -EINVAL;
+	m->next = m->mask & IB_QP_STATE ? m->attr->qp_state : cur;
+	return rox_modify_state_ok(m, cur) ? 0 : -EINVAL;
+}
+
+static int rox_modify_check_port(struct rox_modify *m)
+{
+	struct ib_device *ibdev = m->qp->ibqp.device;
+	const struct ib_qp_attr *attr = m->attr;
+
+	if (m->mask & IB_QP_PORT && !rdma_is_port_valid(ibdev, attr->port_num))
+		return -EINVAL;
+	if (m->mask & IB_QP_PKEY_INDEX &&
+	    ib_get_cached_pkey(ibdev, 1, attr->pkey_index, &m->pkey))
+		return -EINVAL;
+	if (m->mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~ROX_QP_ACCESS)
+		return -EINVAL;
+	return 0;
+}
+
+static int rox_modify_check_path(const struct rox_modify *m)
+{
+	const struct ib_qp_attr *attr = m->attr;
+
+	/* APM is not for RoCE; the RDMA core says so first. */
+	if (m->mask & IB_QP_ALT_PATH)
+		return -EOPNOTSUPP;
+	if (m->mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
+		return -EINVAL;
+	if (m->mask & IB_QP_PATH_MTU &&
+	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > READ_ONCE(m->qp->dev->mtu)))
+		return -EINVAL;
+	if (m->mask & IB_QP_DEST_QPN && attr->dest_qp_num & ~ROX_QPN_MASK)
+		return -EINVAL;
+	if (!(m->mask & IB_QP_AV))
+		return 0;
+	if (!(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH) ||
+	    !rdma_is_port_valid(m->qp->ibqp.device, rdma_ah_get_port_num(&attr->ah_attr)) ||
+	    rdma_ah_get_sl(&attr->ah_attr) > ROX_MAX_SL)
+		return -EINVAL;
+	return 0;
+}
+
+static int rox_modify_check_transport(const struct rox_modify *m)
+{
+	const struct ib_qp_attr *attr = m->attr;
+
+	if (m->mask & IB_QP_TIMEOUT && attr->timeout > ROX_MAX_TIMEOUT)
+		return -EINVAL;
+	if (m->mask & IB_QP_RETRY_CNT && attr->retry_cnt > ROX_MAX_RETRY)
+		return -EINVAL;
+	if (m->mask & IB_QP_RNR_RETRY && attr->rnr_retry > ROX_MAX_RETRY)
+		return -EINVAL;
+	if (m->mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > ROX_MAX_RNR_TIMER)
+		return -EINVAL;
+	if (m->mask & IB_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > ROX_MAX_RD_ATOM)
+		return -EINVAL;
+	if (m->mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > ROX_MAX_RD_ATOM)
+		return -EINVAL;
+	return 0;
+}
+
+static int rox_modify_check(struct rox_modify *m)
+{
+	return rox_modify_check_state(m) ?:
+	       rox_modify_check_port(m) ?:
+	       rox_modify_check_path(m) ?:
+	       rox_modify_check_transport(m);
+}
+
+/* What may sleep or fail. */
+static int rox_modify_prepare(struct rox_modify *m)
+{
+	struct rox_qp *qp = m->qp;
+	int err;
+
+	if (m->mask & IB_QP_AV) {
+		u32 dqpn = m->mask & IB_QP_DEST_QPN ? m->attr->dest_qp_num :
+						      qp->attr.dest_qp_num;
+
+		err = rox_path_init(&m->path, qp->dev, &m->attr->ah_attr, qp->ibqp.qp_num,
+				    dqpn, GFP_KERNEL);
+		if (err)
+			return err;
+	}
+	if (!(m->mask & IB_QP_MAX_DEST_RD_ATOMIC))
+		return 0;
+	err = rox_transport_set_resources(qp, m->attr->max_dest_rd_atomic);
+	if (err)
+		rox_path_destroy(&m->path);
+	return err;
+}
+
+static void rox_store_path(struct rox_modify *m)
+{
+	const struct ib_qp_attr *attr = m->attr;
+	struct rox_qp *qp = m->qp;
+
+	if (m->mask & IB_QP_AV) {
+		swap(qp->path, m->path);
+		qp->attr.ah_attr = attr->ah_attr;
+		/* The RDMA core holds the GID entry. */
+		qp->attr.ah_attr.grh.sgid_attr = NULL;
+	}
+	if (m->mask & IB_QP_PATH_MTU) {
+		qp->attr.path_mtu = attr->path_mtu;
+		qp->mtu = ib_mtu_enum_to_int(attr->path_mtu);
+	}
+	if (m->mask & IB_QP_DEST_QPN)
+		qp->attr.dest_qp_num = attr->dest_qp_num;
+	if (m->mask & IB_QP_PORT)
+		qp->attr.port_num = attr->port_num;
+	if (m->mask & IB_QP_PKEY_INDEX) {
+		qp->attr.pkey_index = attr->pkey_index;
+		qp->pkey = m->pkey;
+	}
+	if (m->mask & IB_QP_QKEY)
+		qp->attr.qkey = attr->qkey;
+	if (m->mask & IB_QP_ACCESS_FLAGS)
+		qp->attr.qp_access_flags = attr->qp_access_flags;
+	if (m->mask & IB_QP_PATH_MIG_STATE)
+		qp->attr.path_mig_state = attr->path_mig_state;
+}
+
+static void rox_store_transport(const struct rox_modify *m)
+{
+	const struct ib_qp_attr *attr = m->attr;
+	struct rox_qp *qp = m->qp;
+
+	if (m->mask & IB_QP_RQ_PSN)
+		qp->attr.rq_psn = attr->rq_psn & ROX_PSN_MASK;
+	if (m->mask & IB_QP_SQ_PSN)
+		qp->attr.sq_psn = attr->sq_psn & ROX_PSN_MASK;
+	if (m->mask & IB_QP_TIMEOUT)
+		qp->attr.timeout = attr->timeout;
+	if (m->mask & IB_QP_RETRY_CNT)
+		qp->attr.retry_cnt = attr->retry_cnt;
+	if (m->mask & IB_QP_RNR_RETRY)
+		qp->attr.rnr_retry = attr->rnr_retry;
+	if (m->mask & IB_QP_MIN_RNR_TIMER)
+		qp->attr.min_rnr_timer = attr->min_rnr_timer;
+	if (m->mask & IB_QP_MAX_QP_RD_ATOMIC)
+		qp->attr.max_rd_atomic = attr->max_rd_atomic;
+	if (m->mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		qp->attr.max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (m->next == IB_QPS_SQD && qp->state != IB_QPS_SQD) {
+		qp->sq_drained_event = m->mask & IB_QP_EN_SQD_ASYNC_NOTIFY &&
+				       attr->en_sqd_async_notify;
+		qp->attr.en_sqd_async_notify = qp->sq_drained_event;
+	}
+}
+
+/* As after create. The old path goes to @m. */
+static void rox_store_reset(struct rox_modify *m)
+{
+	struct rox_qp *qp = m->qp;
+
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->attr.path_mig_state = IB_MIG_MIGRATED;
+	qp->sq_drained_event = false;
+	swap(qp->path, m->path);
+}
+
+/* Kernel users post under these locks; a process that posts meanwhile harms itself. */
+static void rox_modify_reset_rings(struct rox_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->sq_post_lock, flags);
+	spin_lock(&qp->rq_post_lock);
+	rox_qp_reset_rings(qp);
+	spin_unlock(&qp->rq_post_lock);
+	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
+}
+
+/* Both sides are stopped. The QP may have failed since it was checked. */
+static int rox_modify_apply(struct rox_modify *m)
+{
+	struct rox_qp *qp = m->qp;
+	unsigned long flags;
+	bool ok;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	ok = rox_modify_state_ok(m, qp->state);
+	if (ok) {
+		rox_store_path(m);
+		rox_store_transport(m);
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (!ok)
+		return -EINVAL;
+
+	rox_transport_modify(qp, m->next, m->attr, m->mask);
+	if (m->next != IB_QPS_RESET)
+		return 0;
+	spin_lock_irqsave(&qp->state_lock, flags);
+	rox_store_reset(m);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	rox_modify_reset_rings(qp);
+	return 0;
+}
+
+/**
+ * rox_modify_qp() - sets attributes and state of a QP
+ * @ibqp: QP
+ * @attr: attributes
+ * @mask: which of them
+ * @udata: not used
+ *
+ * Return: 0; -EINVAL for an attribute that is out of its range or not allowed
+ * in the transition, -EOPNOTSUPP for what rox does not have, -ENOMEM.
+ */
+int rox_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+{
+	struct rox_qp *qp = to_rox_qp(ibqp);
+	struct rox_modify m = { .qp = qp, .attr = attr, .mask = mask };
+	int err;
+
+	mutex_lock(&qp->modify_lock);
+	err = rox_modify_check(&m);
+	if (!err)
+		err = rox_modify_prepare(&m);
+	if (!err) {
+		rox_transport_lock(qp);
+		err = rox_modify_apply(&m);
+		rox_transport_unlock(qp);
+		/* The path that was replaced, or the one that was not used. */
+		rox_path_destroy(&m.path);
+	}
+	mutex_unlock(&qp->modify_lock);
+	return err;
+}
