@@ -42,6 +42,9 @@ void rox_net_exit(void);
  * @daddr: destination address
  * @dst: cached routes, checked on each use
  * @sl: service level, for query and completions
+ * @hash: spreads flows over the netdev's queues
+ * @ip_id: IPv4 ID of the next packet; counted per path, so that the peer's GRO,
+ *	which wants consecutive IDs, can put packets together
  *
  * One route and neighbour look-up per change, not per burst.
  */
@@ -57,6 +60,8 @@ struct rox_path {
 	int oif;
 	struct in6_addr saddr;	/* IPv4 as ::ffff:a.b.c.d */
 	struct in6_addr daddr;
+	u32 hash;
+	atomic_t ip_id;
 	struct dst_cache dst;
 };
 
@@ -144,7 +149,6 @@ int rox_xmit(struct rox_burst *burst);
  * @skb: the frame that holds it
  * @payload_off: offset of the payload from skb->data
  * @payload_len: payload bytes without pad and ICRC
- * @length_ok: the pad is plausible
  */
 struct rox_pkt {
 	struct rox_bth bth;
@@ -156,9 +160,32 @@ struct rox_pkt {
 };
 
 /**
+ * struct rox_skb_cb - which packets of a frame are meant; in skb->cb
+ * @dev: device that they came to
+ * @first: number of the first packet
+ * @count: packets from there
+ *
+ * A frame with packets for more than one QP (put together by GRO) becomes one
+ * clone for each run of packets for the same QP.
+ */
+struct rox_skb_cb {
+	struct rox_dev *dev;
+	u32 first;
+	u32 count;
+};
+
+static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct rox_skb_cb) > sizeof_field(struct sk_buff, cb));
+	return (struct rox_skb_cb *)skb->cb;
+}
+
+/**
  * struct rox_rx - walks the packets of a received frame
  * @skb: the frame; data points at the IP header
  * @v6: IPv6
+ * @fixed_id: all packets have the IPv4 ID of the first one; else they count up
+ * @l4_off: offset of the UDP header
  * @off: offset of the next packet's UDP payload
  * @left: bytes of UDP payload left
  * @seg: UDP payload bytes of each packet but the last (gso_size), or all
@@ -167,6 +194,7 @@ struct rox_pkt {
 struct rox_rx {
 	struct sk_buff *skb;
 	bool v6;
+	bool fixed_id;
 	u32 l4_off;
 	u32 off;
 	u32 left;
@@ -174,6 +202,7 @@ struct rox_rx {
 	u32 index;
 };
 
+/* @skb: as handed to rox_transport_rx(), with its struct rox_skb_cb. */
 void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb);
 /*
  * Takes the next packet: parses it, checks lengths against the opcode table and

@@ -187,4 +187,12 @@ u32 rox_icrc_begin_v6(const struct ipv6hdr *ip, const struct udphdr *udp, const 
 u32 rox_icrc_update(u32 state, const void *data, size_t len);
 __le32 rox_icrc_end(u32 state);
 
+/*
+ * CRC-32 register (reflected, no inversion) after @len more bytes, by the
+ * fastest code of this kernel (wire/crc32.c; the host's unit tests have their own).
+ */
+u32 rox_crc32(u32 state, const void *data, size_t len);
+void rox_crc32_init(void);
+void rox_crc32_exit(void);
+
 #endif /* ROX_WIRE_H */

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Paths: from an address vector to a route, looked up once and checked on each
+ * use by the networking core's own means (dst_cache).
+ */
+#include <linux/inetdevice.h>
+#include <linux/jhash.h>
+#include <linux/random.h>
+#include <net/ip6_route.h>
+#include <net/ipv6.h>
+#include <net/route.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
+
+#include "internal.h"
+#include "../compat/net.h"
+
+#define ROX_DEFAULT_TTL 64
+
+static int ndev_of_gid(const struct rox_dev *dev, const struct ib_gid_attr *attr)
+{
+	struct net_device *ndev;
+	int ifindex = dev->ndev->ifindex;
+
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (!IS_ERR(ndev))
+		ifindex = ndev->ifindex;
+	rcu_read_unlock();
+	return ifindex;
+}
+
+/**
+ * rox_path_init() - fills a path from an address vector
+ * @path: zeroed, or destroyed before
+ * @dev: the device
+ * @attr: address vector; its sgid_attr is held by the caller
+ * @sqpn: local QP number, or 0
+ * @dqpn: remote QP number, or 0
+ * @gfp: GFP_ATOMIC if it must not sleep
+ *
+ * Return: 0, -EINVAL for an address vector that is none of RoCE v2, -ENOMEM
+ */
+int rox_path_init(struct rox_path *path, struct rox_dev *dev,
+		  const struct rdma_ah_attr *attr, u32 sqpn, u32 dqpn, gfp_t gfp)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+	const struct ib_gid_attr *sgid = grh->sgid_attr;
+	int err;
+
+	if (attr->type != RDMA_AH_ATTR_TYPE_ROCE || !sgid)
+		return -EINVAL;
+
+	memcpy(&path->saddr, sgid->gid.raw, sizeof(path->saddr));
+	memcpy(&path->daddr, grh->dgid.raw, sizeof(path->daddr));
+	path->v6 = !ipv6_addr_v4mapped(&path->saddr);
+	if (path->v6 == ipv6_addr_v4mapped(&path->daddr))
+		return -EINVAL;
+
+	path->dev = dev;
+	path->tos = grh->traffic_class;
+	path->ttl = grh->hop_limit ?: ROX_DEFAULT_TTL;
+	path->sl = rdma_ah_get_sl(attr);
+	path->flow = grh->flow_label & IB_GRH_FLOWLABEL_MASK;
+	path->sport = rdma_get_udp_sport(path->flow, sqpn, dqpn);
+	path->oif = ndev_of_gid(dev, sgid);
+	path->hash = jhash_2words(ipv6_addr_hash(&path->daddr), path->sport, 0);
+	atomic_set(&path->ip_id, get_random_u32());
+
+	err = dst_cache_init(&path->dst, gfp);
+	if (err)
+		return err;
+	path->valid = true;
+	return 0;
+}
+
+/**
+ * rox_path_destroy() - lets go of what a path holds
+ * @path: initialised, destroyed, or zeroed; nobody sends on it any more
+ */
+void rox_path_destroy(struct rox_path *path)
+{
+	if (path->valid)
+		dst_cache_destroy(&path->dst);
+	path->valid = false;
+	path->dst.cache = NULL;
+}
+
+static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
+{
+	struct flowi4 fl4 = {
+		.daddr = path->daddr.s6_addr32[3],
+		.saddr = path->saddr.s6_addr32[3],
+		.flowi4_proto = IPPROTO_UDP,
+		.fl4_sport = htons(path->sport),
+		.fl4_dport = htons(ROX_UDP_PORT),
+	};
+	struct rtable *rt;
+	__be32 saddr;
+
+	rt = dst_cache_get_ip4(&path->dst, &saddr);
+	if (rt)
+		return &rt->dst;
+
+	/*
+	 * An address of another netdev of this host is reached through lo, and
+	 * found only without an output netdev.
+	 */
+	if (inet_addr_type(net, fl4.daddr) != RTN_LOCAL)
+		fl4.flowi4_oif = path->oif;
+	rox_flowi4_set_dsfield(&fl4, path->tos);
+
+	rt = ip_route_output_flow(net, &fl4, NULL);
+	if (IS_ERR(rt))
+		return ERR_CAST(rt);
+	if (rt->rt_type != RTN_UNICAST && rt->rt_type != RTN_LOCAL) {
+		ip_rt_put(rt);
+		return ERR_PTR(-EHOSTUNREACH);
+	}
+	dst_cache_set_ip4(&path->dst, &rt->dst, fl4.saddr);
+	return &rt->dst;
+}
+
+#if IS_ENABLED(CONFIG_IPV6)
+static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
+{
+	struct flowi6 fl6 = {
+		.daddr = path->daddr,
+		.saddr = path->saddr,
+		.flowi6_oif = path->oif,
+		.flowi6_proto = IPPROTO_UDP,
+		.fl6_sport = htons(path->sport),
+		.fl6_dport = htons(ROX_UDP_PORT),
+		.flowlabel = ip6_make_flowinfo(path->tos, htonl(path->flow)),
+	};
+	struct in6_addr saddr;
+	struct dst_entry *dst;
+
+	dst = dst_cache_get_ip6(&path->dst, &saddr);
+	if (dst)
+		return dst;
+
+	dst = ip6_dst_lookup_flow(net, NULL, &fl6, NULL);
+	if (!IS_ERR(dst))
+		dst_cache_set_ip6(&path->dst, dst, &fl6.saddr);
+	return dst;
+}
+#else
+static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
+{
+	return ERR_PTR(-EAFNOSUPPORT);
+}
+#endif
+
+struct dst_entry *rox_path_route(struct rox_path *path, struct net *net)
+{
+	return path->v6 ? route_v6(path, net) : route_v4(path, net);
+}
+
+/* MTU of the route, or 0 if there is none at the moment. */
+static u32 route_mtu(struct rox_path *path)
+{
+	struct dst_entry *dst;
+	struct rox_net *rn;
+	u32 mtu = 0;
+
+	local_bh_disable();
+	rcu_read_lock();
+	rn = READ_ONCE(path->dev->net);
+	if (rn && !READ_ONCE(rn->dead)) {
+		dst = rox_path_route(path, rn->net);
+		if (!IS_ERR(dst)) {
+			mtu = dst_mtu(dst);
+			dst_release(dst);
+		}
+	}
+	rcu_read_unlock();
+	local_bh_enable();
+	return mtu;
+}
+
+/**
+ * rox_path_mtu() - the largest RoCE MTU that fits the netdev and the route
+ * @path: a path
+ *
+ * Return: payload bytes of one packet, one of the values of enum ib_mtu; 0 if
+ * even the smallest does not fit
+ */
+u32 rox_path_mtu(const struct rox_path *path)
+{
+	u32 mtu = READ_ONCE(path->dev->ndev->mtu);
+	u32 route = route_mtu((struct rox_path *)path);
+	enum ib_mtu ib;
+
+	if (route)
+		mtu = min(mtu, route);
+	ib = iboe_get_mtu(mtu);
+	return ib ? ib_mtu_enum_to_int(ib) : 0;
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Received frames: walks their packets, checks lengths and the ICRC, and copies
+ * payload out of them. Nothing is made linear, and nothing in the frame is read
+ * twice, save the payload.
+ */
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <rdma/ib_pack.h>
+
+#include "internal.h"
+#include "../observe/observe.h"
+#include "../verbs/mr.h"
+
+/**
+ * for_each_chunk() - calls a function for each contiguous piece of a frame
+ * @skb: the frame
+ * @off: first byte
+ * @len: bytes, all within the frame
+ * @fn: gets @arg, the piece and its length; stops the walk if not 0
+ * @arg: passed on
+ *
+ * Return: 0, or what @fn returned
+ */
+static __always_inline int for_each_chunk(struct sk_buff *skb, u32 off, u32 len,
+					  int (*fn)(void *arg, const u8 *p, u32 len), void *arg)
+{
+	struct skb_seq_state st;
+	u32 done = 0;
+	int err = 0;
+
+	skb_prepare_seq_read(skb, off, off + len, &st);
+	while (done < len && !err) {
+		const u8 *p;
+		u32 n = skb_seq_read(done, &p, &st);
+
+		if (!n) {
+			err = -EFAULT;
+			break;
+		}
+		n = min(n, len - done);
+		err = fn(arg, p, n);
+		done += n;
+	}
+	skb_abort_seq_read(&st);
+	return err;
+}
+
+static int crc_chunk(void *arg, const u8 *p, u32 len)
+{
+	u32 *crc = arg;
+
+	*crc = rox_icrc_update(*crc, p, len);
+	return 0;
+}
+
+static int copy_chunk(void *arg, const u8 *p, u32 len)
+{
+	return rox_iter_write(arg, p, len);
+}
+
+/**
+ * rox_rx_begin() - begins a walk over the packets of a frame
+ * @rx: the walk
+ * @skb: the frame, as net/demux.c handed it to the transport
+ */
+void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
+{
+	const struct rox_skb_cb *cb = rox_skb_cb(skb);
+	u32 len;
+
+	rx->skb = skb;
+	rx->v6 = ip_hdr(skb)->version == 6;
+	rx->fixed_id = skb_shinfo(skb)->gso_type & SKB_GSO_TCP_FIXEDID;
+	rx->l4_off = rx->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+	rx->off = rx->l4_off + sizeof(struct udphdr);
+
+	len = skb->len - rx->off;
+	rx->seg = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len;
+	rx->index = cb->first;
+	rx->off += cb->first * rx->seg;
+	rx->left = min(len - cb->first * rx->seg, cb->count * rx->seg);
+}
+
+/* The ICRC that packet @id_off of the frame must have, if its IPv4 ID is so far from the first one's. */
+static u32 expected_icrc(const struct rox_rx *rx, u32 len, const u8 *bth, u32 id_off)
+{
+	struct udphdr udp = *(const struct udphdr *)(rx->skb->data + rx->l4_off);
+	u32 crc;
+
+	udp.len = htons(sizeof(udp) + len);
+	if (rx->v6) {
+		struct ipv6hdr ip = *ipv6_hdr(rx->skb);
+
+		ip.payload_len = udp.len;
+		crc = rox_icrc_begin_v6(&ip, &udp, bth);
+	} else {
+		struct iphdr ip = *ip_hdr(rx->skb);
+
+		ip.tot_len = htons(sizeof(ip) + sizeof(udp) + len);
+		ip.id = htons((u16)(ntohs(ip.id) + id_off));
+		crc = rox_icrc_begin_v4(&ip, &udp, bth);
+	}
+	for_each_chunk(rx->skb, rx->off + ROX_BTH_LEN, len - ROX_BTH_LEN - ROX_ICRC_LEN,
+		       crc_chunk, &crc);
+	return crc;
+}
+
+static bool icrc_ok(struct rox_rx *rx, u32 len, const u8 *bth)
+{
+	__le32 icrc;
+
+	if (skb_copy_bits(rx->skb, rx->off + len - ROX_ICRC_LEN, &icrc, sizeof(icrc)))
+		return false;
+	if (icrc == rox_icrc_end(expected_icrc(rx, len, bth, rx->fixed_id ? 0 : rx->index)))
+		return true;
+
+	/* GRO puts packets together as well if all have the same ID, and does not say so. */
+	if (!rx->index || rx->v6 || rx->fixed_id ||
+	    icrc != rox_icrc_end(expected_icrc(rx, len, bth, 0)))
+		return false;
+	rx->fixed_id = true;
+	return true;
+}
+
+/*
+ * Takes apart the packet at rx->off, @len bytes of UDP payload. Nothing is read
+ * that the packet does not have.
+ */
+static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, u8 *bth)
+{
+	u8 buf[ROX_EXT_MAX];
+	const u8 *ext;
+	u32 hdrs;
+
+	if (len < ROX_BTH_LEN + ROX_ICRC_LEN || len % 4 ||
+	    skb_copy_bits(rx->skb, rx->off, bth, ROX_BTH_LEN))
+		return false;
+	rox_bth_parse(&pkt->bth, bth);
+	pkt->info = &rox_opcodes[pkt->bth.opcode];
+	if (pkt->bth.tver || !(pkt->info->flags & ROX_OP_VALID))
+		return false;
+
+	hdrs = ROX_BTH_LEN + pkt->info->ext_len;
+	if (len < hdrs + pkt->bth.pad + ROX_ICRC_LEN)
+		return false;
+	pkt->skb = rx->skb;
+	pkt->payload_off = rx->off + hdrs;
+	pkt->payload_len = len - hdrs - pkt->bth.pad - ROX_ICRC_LEN;
+	if ((pkt->payload_len || pkt->bth.pad) && !(pkt->info->flags & ROX_OP_PAYLOAD))
+		return false;
+
+	ext = skb_header_pointer(rx->skb, rx->off + ROX_BTH_LEN, pkt->info->ext_len, buf);
+	if (!ext)
+		return false;
+	rox_ext_parse(&pkt->ext, pkt->bth.opcode, ext);
+	return true;
+}
+
+/**
+ * rox_rx_next() - the next good packet of a frame
+ * @rx: the walk
+ * @pkt: filled
+ *
+ * Packets that are malformed or have a wrong ICRC are counted and passed over.
+ *
+ * Return: false at the end
+ */
+bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
+{
+	struct rox_dev *dev = rox_skb_cb(rx->skb)->dev;
+	bool found = false;
+
+	while (rx->left && !found) {
+		u32 len = min(rx->seg, rx->left);
+		u8 bth[ROX_BTH_LEN];
+
+		if (!parse(rx, pkt, len, bth))
+			rox_count(dev, ROX_CNT_RX_MALFORMED);
+		else if (!icrc_ok(rx, len, bth))
+			rox_count(dev, ROX_CNT_RX_ICRC);
+		else
+			found = true;
+		rx->off += len;
+		rx->left -= len;
+		rx->index++;
+	}
+	if (found) {
+		rox_count(dev, ROX_CNT_RX_PKTS);
+		rox_count_add(dev, ROX_CNT_RX_BYTES, pkt->payload_len);
+	}
+	return found;
+}
+
+/**
+ * rox_skb_addrs() - the addresses of a frame
+ * @skb: the frame; data points at the IP header
+ * @saddr: source, IPv4 mapped into IPv6
+ * @daddr: destination, likewise
+ */
+void rox_skb_addrs(const struct sk_buff *skb, struct in6_addr *saddr, struct in6_addr *daddr)
+{
+	if (ip_hdr(skb)->version == 6) {
+		*saddr = ipv6_hdr(skb)->saddr;
+		*daddr = ipv6_hdr(skb)->daddr;
+	} else {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, saddr);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, daddr);
+	}
+}
+
+/**
+ * rox_skb_grh() - the network header as a UD receive has it before its payload
+ * @skb: the frame; data points at the IP header
+ * @grh: filled: an IPv6 header, or 20 bytes of 0 and an IPv4 header
+ *
+ * The lengths are those of one packet of the frame.
+ */
+void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
+{
+	u16 seg = sizeof(struct udphdr) + skb_shinfo(skb)->gso_size;
+
+	if (ip_hdr(skb)->version == 6) {
+		struct ipv6hdr ip = *ipv6_hdr(skb);
+
+		if (skb_is_gso(skb))
+			ip.payload_len = htons(seg);
+		memcpy(grh, &ip, sizeof(ip));
+	} else {
+		struct iphdr ip = *ip_hdr(skb);
+
+		if (skb_is_gso(skb))
+			ip.tot_len = htons(sizeof(ip) + seg);
+		memset(grh, 0, ROX_GRH_LEN - sizeof(ip));
+		memcpy(grh + ROX_GRH_LEN - sizeof(ip), &ip, sizeof(ip));
+	}
+}
+
+/**
+ * rox_pkt_copy() - copies payload into memory regions
+ * @pkt: the packet
+ * @off: first byte of its payload
+ * @dst: where to; advanced
+ * @len: bytes
+ *
+ * Return: 0, -EINVAL if the packet has less, or an error of @dst
+ */
+int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len)
+{
+	if (off > pkt->payload_len || len > pkt->payload_len - off)
+		return -EINVAL;
+	return for_each_chunk(pkt->skb, pkt->payload_off + off, len, copy_chunk, dst);
+}
