@@ -97,7 +97,7 @@ def pair_settings(options, role, socket):
     model = {"virtio": "virtio-net-pci", "e1000e": "e1000e"}[options.pair]
     end = (f"stream,id=net,server=on,addr.type=unix,addr.path={socket}" if role == 0 else
            f"stream,id=net,server=off,addr.type=unix,addr.path={socket}")
-    card = f"{model},netdev=net,mac=52:54:00:00:00:0{role + 1}"
+    card = f"{model},netdev=net,romfile=,mac=52:54:00:00:00:0{role + 1}"
     if options.pair == "virtio":
         card += f",host_mtu={max(options.mtu, 1500)}"
     environment = {

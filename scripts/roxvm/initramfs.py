@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """A small initramfs: busybox, the modules for 9p and overlay, and the job."""
 
+import fcntl
 import shutil
 import stat
 import subprocess
 from pathlib import Path
 
-from .paths import HarnessError
+from .paths import BUILD, HarnessError
 
 # What the guest needs before it can see the host's files.
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
@@ -103,9 +104,12 @@ def stage(kernel, folder, install):
     merged = Path("/lib").is_symlink()
     modules = folder / ("usr/lib" if merged else "lib") / "modules" / kernel.kver
     if install:
-        result = subprocess.run([*install, f"DESTDIR={folder}", f"KVER={kernel.kver}"],
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, check=False)
+        # Whatever make still has to build, only one of us builds.
+        with open(BUILD / ".install.lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            result = subprocess.run([*install, f"DESTDIR={folder}", f"KVER={kernel.kver}"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True, check=False)
         if result.returncode:
             raise HarnessError(f"make install failed:\n{result.stdout}")
     if merged and (folder / "lib").is_dir():
