@@ -49,7 +49,10 @@ struct rox_ring_layout {
 	size_t size;
 };
 
-/* Returns -EINVAL if the ring does not fit in 32-bit offsets. @entries is rounded up to a power of two. */
+/*
+ * -EINVAL if the ring does not fit in 32-bit offsets. @entries is rounded up to a
+ * power of two.
+ */
 int rox_ring_layout_add(struct rox_ring_layout *layout, u32 entries, u32 stride,
 			struct rox_ring_desc *desc);
 void rox_ring_init(struct rox_ring *ring, const struct rox_ring_mem *mem,
@@ -72,6 +75,7 @@ static inline int rox_ring_pending(const struct rox_ring *ring)
 
 	if (!ring->entries)
 		return 0;
+	/* The entries are read after the index that covers them. */
 	n = smp_load_acquire(&ring->ctrl->producer) - ring->index;
 	return n <= ring->entries ? (int)n : -EPROTO;
 }
@@ -89,6 +93,7 @@ static inline void rox_ring_copy(const struct rox_ring *ring, u32 ahead, u32 off
 static inline void rox_ring_consume(struct rox_ring *ring, u32 n)
 {
 	ring->index += n;
+	/* The entries have been read before they may be written again. */
 	smp_store_release(&ring->ctrl->consumer, ring->index);
 }
 
@@ -100,8 +105,10 @@ static inline void rox_ring_consume(struct rox_ring *ring, u32 n)
  */
 static inline int rox_ring_space(const struct rox_ring *ring)
 {
-	u32 used = ring->index - smp_load_acquire(&ring->ctrl->consumer);
+	u32 used;
 
+	/* The program has read an entry before it is written again. */
+	used = ring->index - smp_load_acquire(&ring->ctrl->consumer);
 	return used <= ring->entries ? (int)(ring->entries - used) : -EPROTO;
 }
 
@@ -109,7 +116,31 @@ static inline int rox_ring_space(const struct rox_ring *ring)
 static inline void rox_ring_produce(struct rox_ring *ring, u32 n)
 {
 	ring->index += n;
+	/* The entries are written before the index that covers them. */
 	smp_store_release(&ring->ctrl->producer, ring->index);
+}
+
+/**
+ * rox_ring_free_entry() - where the next entry of a ring goes that the kernel fills as well
+ * @ring: SQ, RQ or SRQ of a kernel user; the caller holds the lock of those who post
+ *
+ * Return: the entry, or NULL if the ring is full.
+ */
+static inline void *rox_ring_free_entry(const struct rox_ring *ring)
+{
+	u32 producer = READ_ONCE(ring->ctrl->producer);
+
+	/* What the consumer had in the entry has been read. */
+	if (producer - smp_load_acquire(&ring->ctrl->consumer) >= ring->entries)
+		return NULL;
+	return rox_ring_entry(ring, producer);
+}
+
+/* The entry of rox_ring_free_entry() is complete: the consumer may take it. */
+static inline void rox_ring_publish(struct rox_ring *ring)
+{
+	/* Pairs with the acquire in rox_ring_pending(). */
+	smp_store_release(&ring->ctrl->producer, READ_ONCE(ring->ctrl->producer) + 1);
 }
 
 #endif /* ROX_RING_H */

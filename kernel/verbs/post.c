@@ -108,16 +108,14 @@ static int rox_post_list(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 /* The caller holds the post lock. */
 static int rox_post_one(struct rox_qp *qp, const struct ib_send_wr *wr)
 {
-	struct rox_ring_ctrl *ctrl = qp->sq.ctrl;
-	u32 index = READ_ONCE(ctrl->producer);
 	struct rox_send_wqe *wqe;
 	int err;
 
 	if (wr->num_sge < 0)
 		return -EINVAL;
-	if (index - smp_load_acquire(&ctrl->consumer) >= qp->sq.entries)
+	wqe = rox_ring_free_entry(&qp->sq);
+	if (!wqe)
 		return -ENOMEM;
-	wqe = rox_ring_entry(&qp->sq, index);
 	*wqe = (struct rox_send_wqe) {
 		.wr_id = wr->wr_id,
 		.opcode = wr->opcode,
@@ -130,7 +128,7 @@ static int rox_post_one(struct rox_qp *qp, const struct ib_send_wr *wr)
 	else if (!err)
 		err = rox_post_list(qp, wqe, wr);
 	if (!err)
-		smp_store_release(&ctrl->producer, index + 1);
+		rox_ring_publish(&qp->sq);
 	return err;
 }
 

@@ -3,10 +3,10 @@
  * Queue pairs: the table, create, query, destroy. Modify is in modify.c.
  */
 #include <linux/random.h>
-#include <rdma/ib_mad.h>
 #include "internal.h"
 
 /* 0 and 1 are QPs of management; all ones is the multicast QPN. */
+#define ROX_GSI_QPN 1U
 #define ROX_QPN_MIN 2U
 #define ROX_QPN_MAX (ROX_QPN_MASK - 1)
 
@@ -44,7 +44,7 @@ static struct rox_qp_slot *rox_qp_find(struct rox_dev *dev, u32 qpn)
 {
 	struct rox_qp_slot *slot;
 
-	if (qpn == IB_QP1)
+	if (qpn == ROX_GSI_QPN)
 		return dev ? rcu_dereference(dev->gsi_qp) : NULL;
 	slot = xa_load(&rox_qps, qpn);
 	return slot && (!dev || slot->dev == dev) ? slot : NULL;
@@ -89,7 +89,7 @@ struct ib_qp *rox_qp_peek(struct rox_dev *dev, u32 qpn)
 static int rox_qp_slot_alloc(struct rox_qp *qp)
 {
 	struct rox_qp_slot *slot;
-	u32 qpn = IB_QP1;
+	u32 qpn = ROX_GSI_QPN;
 	int err = 0;
 
 	slot = kzalloc(sizeof(*slot), GFP_KERNEL);

@@ -43,16 +43,15 @@ int rox_rq_take(struct rox_ring *ring, u32 max_sge, struct rox_recv *recv)
 
 int rox_rq_post(struct rox_ring *ring, u32 max_sge, const struct ib_recv_wr *wr)
 {
-	u32 index = READ_ONCE(ring->ctrl->producer);
 	struct rox_recv_wqe *hdr;
 	struct rox_sge *sge;
 	int i;
 
 	if (wr->num_sge < 0 || wr->num_sge > max_sge)
 		return -EINVAL;
-	if (index - smp_load_acquire(&ring->ctrl->consumer) >= ring->entries)
+	hdr = rox_ring_free_entry(ring);
+	if (!hdr)
 		return -ENOMEM;
-	hdr = rox_ring_entry(ring, index);
 	sge = (struct rox_sge *)(hdr + 1);
 	*hdr = (struct rox_recv_wqe) { .wr_id = wr->wr_id, .num_sge = wr->num_sge };
 	for (i = 0; i < wr->num_sge; i++)
@@ -61,7 +60,7 @@ int rox_rq_post(struct rox_ring *ring, u32 max_sge, const struct ib_recv_wr *wr)
 			.length = wr->sg_list[i].length,
 			.lkey = wr->sg_list[i].lkey,
 		};
-	smp_store_release(&ring->ctrl->producer, index + 1);
+	rox_ring_publish(ring);
 	return 0;
 }
 

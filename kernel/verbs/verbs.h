@@ -114,13 +114,13 @@ void rox_ah_put(struct rox_ah *ah);
  */
 struct rox_cq {
 	struct ib_cq ibcq;
-	spinlock_t lock;
+	spinlock_t lock;	/* @ring */
 	struct rox_ring_mem mem;
 	struct rox_ring ring;
 	struct rdma_user_mmap_entry *entry;
 	u32 flags;
 	bool error;
-	struct mutex resize_lock;
+	struct mutex resize_lock;	/* one resize at a time */
 };
 
 static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
@@ -158,15 +158,15 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
  */
 struct rox_srq {
 	struct ib_srq ibsrq;
-	spinlock_t lock;
-	spinlock_t post_lock;
+	spinlock_t lock;	/* @ring's consumer end, @limit, @error */
+	spinlock_t post_lock;	/* @ring's producer end, kernel users */
 	struct rox_ring_mem mem;
 	struct rox_ring ring;
 	struct rdma_user_mmap_entry *entry;
 	u32 max_sge;
 	u32 limit;
 	bool error;
-	struct mutex resize_lock;
+	struct mutex resize_lock;	/* one resize at a time */
 };
 
 static inline struct rox_srq *to_rox_srq(struct ib_srq *ibsrq)
@@ -248,12 +248,12 @@ struct rox_qp {
 	struct rox_dev *dev;
 	struct rox_qp_slot *slot;
 	struct completion gone;
-	struct mutex modify_lock;
+	struct mutex modify_lock;	/* one modify at a time */
 	bool user;
 	bool sq_sig_all;
 	struct ib_qp_cap cap;
 
-	spinlock_t state_lock;
+	spinlock_t state_lock;	/* @state, @sq_draining, @attr */
 	enum ib_qp_state state;
 	bool sq_draining;
 	bool sq_drained_event;
@@ -266,8 +266,8 @@ struct rox_qp {
 	struct rdma_user_mmap_entry *entry;
 	struct rox_ring sq;
 	struct rox_ring rq;
-	spinlock_t sq_post_lock;
-	spinlock_t rq_post_lock;
+	spinlock_t sq_post_lock;	/* @sq's producer end, kernel users */
+	spinlock_t rq_post_lock;	/* @rq's producer end, kernel users */
 
 	struct rox_send send;
 	struct rox_resp recv;
@@ -293,7 +293,10 @@ static inline struct rox_cq *rox_qp_rcq(const struct rox_qp *qp)
 	return to_rox_cq(qp->ibqp.recv_cq);
 }
 
-/* Any context. The QP with a reference, or NULL. QPN 1 is @dev's GSI QP (@dev needed), else @dev may be NULL. */
+/*
+ * Any context. The QP with a reference, or NULL. QPN 1 is @dev's GSI QP, and
+ * other QPs must be of @dev too, unless it is NULL.
+ */
 struct rox_qp *rox_qp_get(struct rox_dev *dev, u32 qpn);
 void rox_qp_put(struct rox_qp *qp);
 
