@@ -1,0 +1,185 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Functions that the parts of tests/life share. Sourced after tests/lib.sh.
+#
+#   module_load, module_unload   unloading must succeed at once
+#   stage_set / stage_clear      two namespaces, veth, a link at each end / nothing left of them
+#   traffic_start [OPTIONS]      checked traffic between both links until something ends it;
+#                                returns when it flows: $server and $client are its processes
+#   traffic_ends PID STATUS      waits until it ends, which must be with that status, by itself
+#   soon SECONDS CONDITION...    true if the command becomes true in time
+#   log_mark / log_check         has the kernel warned of anything since?
+#   memory_now                   kernel memory by slab cache, when all caches are trimmed
+
+TRAFFIC=${ROX_BUILD:-build}/tests/life/traffic
+LIFE_TIMES=${LIFE_TIMES:-200}
+MODULE=rox
+[[ $ROX_TYPE == rox ]] || MODULE=rdma_$ROX_TYPE
+
+soon() {
+	local until=$((SECONDS + $1 + 1))
+	shift
+	until "$@"; do
+		((SECONDS < until)) || return 1
+		sleep 0.05
+	done
+}
+
+fail() {
+	echo "$*"
+	return 1
+}
+
+# -- the kernel's opinion ----------------------------------------------------
+
+log_lines() {
+	dmesg --level=emerg,alert,crit,err,warn | grep -v 'clocksource\|hrtimer: interrupt took'
+}
+
+log_mark() {
+	log_marked=$(log_lines | wc -l)
+}
+
+log_check() {
+	local new
+	new=$(log_lines | tail -n +$((log_marked + 1)))
+	[[ -z $new ]] || fail "in the kernel log: $new"
+}
+
+# Lines "cache objects", for those caches that hold the driver's kind of objects.
+memory_now() {
+	local shrink
+	echo 3 >/proc/sys/vm/drop_caches
+	for shrink in /sys/kernel/slab/kmalloc-*/shrink; do echo 1 >"$shrink"; done
+	awk '$1 ~ /^kmalloc-/ { print $1, $2 }' /proc/slabinfo
+	awk '$1 == "SUnreclaim:" { print "slab-kB", $2 } $1 == "VmallocUsed:" { print "vmalloc-kB", $2 }' \
+		/proc/meminfo
+}
+
+# Compares two files of memory_now after so many times: no cache may have grown by more than a
+# quarter of an object each time, nor all of them by more than 4 MiB.
+memory_compare() {
+	awk -v times="$3" '
+		FNR == NR { before[$1] = $2; next }
+		{ grown = $2 - before[$1] }
+		$1 ~ /-kB$/ && grown > 4096 || $1 !~ /-kB$/ && grown > times / 4 + 40 {
+			print $1, "grew from", before[$1], "to", $2; bad = 1
+		}
+		END { exit bad }' "$1" "$2"
+}
+
+# -- module and links --------------------------------------------------------
+
+module_load() {
+	modprobe -a ib_uverbs rdma_ucm "$MODULE"
+}
+
+module_users() {
+	local count=none
+	[[ ! -e /sys/module/$MODULE/refcnt ]] || count=$(<"/sys/module/$MODULE/refcnt")
+	echo "$count"
+}
+
+module_idle() {
+	[[ $(module_users) == 0 || $(module_users) == none ]]
+}
+
+module_unload() {
+	soon 10 module_idle || fail "the module has $(module_users) references" || return
+	run_limited 15 modprobe -r "$MODULE"
+}
+
+rdma_exists() {
+	[[ -e /sys/class/infiniband/$1 ]]
+}
+
+rdma_gone() {
+	! rdma_exists "$1"
+}
+
+netdev_gone() {
+	! ip -n "$1" link show dev "$2" >/dev/null 2>&1
+}
+
+# Removes a netdev of a namespace, which nothing may hold on to.
+netdev_delete() {
+	run_limited 8 ip -n "$1" link delete "$2" || fail "deleting $2 did not succeed at once"
+}
+
+# In a single namespace, for a driver that knows no other, both ends are one device.
+stage_set() {
+	net_two 9000 && module_load && link_add "$NS1" "$ROX1" "$DEV1" || return
+	if [[ $ROX_TYPE == rxe ]]; then
+		OTHER_NS=$NS1 OTHER_ROX=$ROX1
+	else
+		OTHER_NS=$NS2 OTHER_ROX=$ROX2
+		link_add "$NS2" "$ROX2" "$DEV2"
+	fi
+}
+
+# Works from whatever is left of the stage.
+stage_clear() {
+	local status=0 name
+	for name in "$ROX1" "$ROX2"; do
+		rdma_gone "$name" || run_limited 10 rdma link delete "$name" || status=1
+	done
+	netdev_gone "$NS1" "$DEV1" || netdev_delete "$NS1" "$DEV1" || status=1
+	for name in "$NS1" "$NS2"; do
+		[[ ! -e /run/netns/$name ]] || ip netns delete "$name"
+	done
+	return $status
+}
+
+# -- traffic -----------------------------------------------------------------
+
+process_gone() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+traffic_flows() {
+	grep -qs '^running' "$ROX_TMP/$1.out" || process_gone "$2"
+}
+
+traffic_start() {
+	local meet=$ROX_TMP/meet
+	rm -f "$meet" "$ROX_TMP/serve.out" "$ROX_TMP/connect.out"
+	ip netns exec "$NS1" "$TRAFFIC" serve "$@" "$ROX1" "$meet" >"$ROX_TMP/serve.out" 2>&1 &
+	server=$!
+	ip netns exec "$OTHER_NS" "$TRAFFIC" connect "$@" "$OTHER_ROX" "$meet" \
+		>"$ROX_TMP/connect.out" 2>&1 &
+	client=$!
+	soon 20 traffic_flows serve "$server" && soon 20 traffic_flows connect "$client"
+	grep -qs '^running' "$ROX_TMP/serve.out" && grep -qs '^running' "$ROX_TMP/connect.out" &&
+		return 0
+	traffic_print
+	traffic_kill
+	return 1
+}
+
+traffic_print() {
+	echo "traffic does not do what it should:"
+	tail -n 5 "$ROX_TMP/serve.out" "$ROX_TMP/connect.out"
+	diagnose
+}
+
+traffic_kill() {
+	kill -9 "$server" "$client" 2>/dev/null
+	wait "$server" "$client" 2>/dev/null
+}
+
+# The status may be one of several: "3|4".
+traffic_ends() {
+	local pid=$1 wanted=$2 status=0
+	if ! soon 40 process_gone "$pid"; then
+		echo "the process $pid does not end: $(ps -o stat=,wchan:30= -p "$pid")"
+		traffic_print
+		kill -9 "$pid"
+		return 1
+	fi
+	wait "$pid" || status=$?
+	[[ "|$wanted|" == *"|$status|"* ]] && return 0
+	echo "ended with $status instead of $wanted"
+	traffic_print
+	return 1
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// A mix of WRITE with immediate, SEND, READ and fetch-and-add in both directions, with every
+/// byte checked.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "endpoint.h"
+
+namespace life {
+
+enum class State {
+    Running,
+    Done,    ///< all messages in both directions are through
+    Lost,    ///< the connection has failed as one does whose other end is gone
+    Gone,    ///< the device has been removed
+    Stalled, ///< nothing has come for a long time
+    Wrong,   ///< what must not happen: wrong data, an unexpected completion
+};
+
+class Stream {
+public:
+    /// @p messages is the number to send, and to get from the other side; 0: for ever.
+    Stream(Endpoint &endpoint, std::uint64_t messages);
+
+    /// One round of sending and polling, without sleeping.
+    State step();
+    /// Sleeps if that is wanted, until there may be something to do.
+    void wait() { endpoint_.wait(200); }
+
+    std::uint64_t completed() const { return completed_; }
+    /// Why it ended.
+    const std::string &reason() const { return reason_; }
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    bool poll();
+    bool may_send() const;
+    void send_next();
+    void complete(const ibv_wc &wc);
+    void sent(std::uint64_t id);
+    void received(const ibv_wc &wc);
+    void failed(const ibv_wc &wc);
+    void compare(const char *what, std::uint64_t message, std::size_t offset, std::size_t length);
+    void end(State state, const std::string &reason);
+    bool finished() const;
+    std::uint64_t consumed_by_peer() const;
+
+    Endpoint &endpoint_;
+    std::uint64_t messages_;
+    std::uint64_t next_ = 0;         ///< the message to send next
+    std::uint64_t with_receive_ = 0; ///< of those sent, how many use up a receive
+    std::uint64_t open_ = 0;         ///< sent and not yet completed
+    std::uint64_t credits_open_ = 0;
+    std::uint64_t completed_ = 0;
+    std::uint64_t received_ = 0; ///< messages of the peer that used up a receive
+    std::uint64_t credit_told_ = 0;
+    Clock::time_point last_ = Clock::now();
+    State state_ = State::Running;
+    std::string reason_;
+};
+
+const char *name_of(State state);
+
+} // namespace life

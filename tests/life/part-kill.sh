@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# kill -9 of one side or both in mid-transfer, at a random moment.
+
+KILL_BATCH=20
+
+part_kill() {
+	local batch
+	tap_run "stage" stage_set
+	leak_mark
+	tap_run "the first kills" kill_batch 10
+	memory_now >"$ROX_TMP/memory.before"
+	for ((batch = 1; batch <= LIFE_TIMES / KILL_BATCH; batch++)); do
+		tap_run "kill -9 in mid-transfer: $KILL_BATCH times, $batch" kill_batch $KILL_BATCH
+	done
+	memory_now >"$ROX_TMP/memory.after"
+	tap_run "kernel memory after $LIFE_TIMES kills" \
+		memory_compare "$ROX_TMP/memory.before" "$ROX_TMP/memory.after" "$LIFE_TIMES"
+	tap_run "the links still work" run_limited 30 "$TRAFFIC" once -m 60 "$ROX1" "$OTHER_ROX"
+	tap_run "stage cleared" stage_clear
+	tap_run "the module unloads" module_unload
+}
+
+# Stock programs that run until they are killed.
+kill_programs=(
+	"ib_send_bw -F -D 60 -s 65536"
+	"ib_write_bw -F -D 60 -R -b"
+	"ib_read_bw -F -D 60 -q 4"
+	"ib_send_bw -F -D 60 -c UD -s 2048"
+	"ib_send_bw -F -D 60 -e --use-srq"
+	"ib_atomic_bw -F -D 60"
+	"rping"
+)
+
+kill_batch() {
+	local times=$1 i
+	log_mark
+	for ((i = 1; i <= times; i++)); do
+		if ((RANDOM % 3)); then kill_traffic; else kill_program; fi &&
+			leak_check || fail "at kill $i of $times" || return
+	done
+	log_check
+}
+
+random_sleep() {
+	printf -v moment '%d.%03d' $(($1 / 1000)) $((RANDOM % ($1 % 1000 + 1)))
+	sleep "$moment"
+}
+
+# One end is killed; the other one has to see that and end by itself.
+kill_traffic() {
+	local options=() victim survivor
+	((RANDOM % 2)) || options=(-e)
+	traffic_start "${options[@]}" || return
+	random_sleep 80
+	if ((RANDOM % 2)); then victim=$server survivor=$client
+	else victim=$client survivor=$server; fi
+	kill -9 "$victim" && { wait "$victim" 2>/dev/null; true; }
+	if ((RANDOM % 4 == 0)); then
+		kill -9 "$survivor"
+		wait "$survivor" 2>/dev/null
+		return 0
+	fi
+	traffic_ends "$survivor" 3
+}
+
+# Nothing says how a stock program takes its peer's death, so both are killed, in any order.
+kill_program() {
+	local words program=${kill_programs[RANDOM % ${#kill_programs[@]}]} one other
+	read -r -a words <<<"$program"
+	if [[ $program == rping ]]; then
+		ip netns exec "$NS1" rping -s -a "$IP1" >"$ROX_TMP/serve.out" 2>&1 &
+		server=$!
+		wait_for_server "$server"
+		ip netns exec "$OTHER_NS" rping -c -a "$IP1" >"$ROX_TMP/connect.out" 2>&1 &
+	else
+		ip netns exec "$NS1" "${words[@]}" -d "$ROX1" >"$ROX_TMP/serve.out" 2>&1 &
+		server=$!
+		wait_for_server "$server"
+		ip netns exec "$OTHER_NS" "${words[@]}" -d "$OTHER_ROX" "$IP1" \
+			>"$ROX_TMP/connect.out" 2>&1 &
+	fi
+	client=$!
+	random_sleep 999
+	process_gone "$server" || process_gone "$client" &&
+		{ traffic_print; traffic_kill; fail "$program ended before it was killed"; return; }
+	if ((RANDOM % 2)); then one=$server other=$client; else one=$client other=$server; fi
+	kill -9 "$one"
+	random_sleep 60
+	kill -9 "$other" 2>/dev/null
+	wait "$one" "$other" 2>/dev/null
+	return 0
+}

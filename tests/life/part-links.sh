@@ -1,0 +1,144 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Links on every kind of netdev, and those that are refused.
+
+part_links() {
+	tap_run "rdma link add loads the module" links_autoload
+	tap_run "a second link on a netdev: EEXIST" links_second
+	tap_run "a second link of the same name: EEXIST" links_same_name
+	tap_run "no such netdev: refused" links_no_netdev
+	local kind
+	for kind in veth dummy bridge vlan bond bond_member lo; do
+		tap_run "link, traffic, no link, no netdev: $kind" links_on "$kind"
+	done
+	for kind in tun sit gre; do
+		tap_run "refused with a reason: $kind" links_refused "$kind"
+	done
+	tap_run "deleting a netdev takes its link away" links_deleted_with_netdev
+	tap_run "the module unloads" module_unload
+}
+
+# Creates a netdev of a kind with an address, in the first namespace; its name is in `netdev`.
+netdev_make() {
+	netdev=life0
+	case $1 in
+	veth) ip link add life0 type veth peer name life1 && ip link set life1 up ;;
+	dummy) ip link add life0 type dummy ;;
+	bridge)
+		ip link add life0 type bridge && ip link add life1 type dummy &&
+			ip link set life1 master life0 up
+		;;
+	vlan)
+		ip link add life1 type dummy && ip link set life1 up &&
+			ip link add link life1 name life0 type vlan id 100
+		;;
+	bond)
+		ip link add life0 type bond mode active-backup miimon 100 &&
+			ip link add life1 type dummy && ip link set life1 master life0 &&
+			ip link set life1 up
+		;;
+	bond_member)
+		netdev=life1
+		ip link add life0 type bond mode active-backup miimon 100 &&
+			ip link add life1 type dummy && ip link set life1 master life0 &&
+			ip link set life1 up
+		;;
+	lo) netdev=lo; ip link set lo up; return ;;
+	tun) modprobe tun && ip tuntap add dev life0 mode tun ;;
+	sit) ip link add life0 type sit local 10.9.9.1 remote 10.9.9.2 ;;
+	gre) ip link add life0 type gre local 10.9.9.1 remote 10.9.9.2 ;;
+	esac || return
+	# A member's address is never a GID of its own: it sits on the bond.
+	ip address add 10.9.9.1/24 dev life0 && ip link set life0 up
+}
+
+netdev_unmake() {
+	local name status=0
+	[[ $1 != lo ]] || return 0
+	for name in life0 life1; do
+		netdev_gone "" "$name" || run_limited 8 ip link delete "$name" ||
+			{ echo "deleting $name did not succeed at once"; status=1; }
+	done
+	return $status
+}
+
+# Without a namespace's name this is about the first one.
+netdev_gone() {
+	! ip ${1:+-n "$1"} link show dev "$2" >/dev/null 2>&1
+}
+
+port_active() {
+	rdma link show "$1/1" | grep -q 'state ACTIVE'
+}
+
+links_on() {
+	local kind=$1 netdev status=0
+	log_mark
+	netdev_make "$kind" || return
+	links_use "$netdev" || status=1
+	rdma_gone roxl || rdma link delete roxl || status=1
+	netdev_unmake "$kind" || status=1
+	log_check || status=1
+	soon 5 module_idle || fail "the module has $(module_users) references" || status=1
+	return $status
+}
+
+links_use() {
+	rdma link add roxl type "$ROX_TYPE" netdev "$1" || return
+	soon 5 port_active roxl || fail "the port of roxl is not active: $(rdma link)" || return
+	run_limited 30 "$TRAFFIC" once -m 60 roxl roxl &&
+		rdma link delete roxl && rdma_gone roxl
+}
+
+links_autoload() {
+	modprobe -a ib_uverbs rdma_ucm
+	module_unload || return
+	[[ $(module_users) == none ]] || fail "the module is still there" || return
+	netdev_make dummy || return
+	rdma link add roxl type "$ROX_TYPE" netdev life0 && rdma_exists roxl
+	local status=$?
+	rdma link delete roxl || status=1
+	netdev_unmake dummy || status=1
+	return $status
+}
+
+links_second() {
+	local text status=0
+	netdev_make dummy && rdma link add roxl type "$ROX_TYPE" netdev life0 || return
+	text=$(rdma link add roxm type "$ROX_TYPE" netdev life0 2>&1) &&
+		fail "a second link was made" || status=$?
+	[[ $text == *"File exists"* ]] || { status=2; echo "it says: $text"; }
+	rdma_gone roxm || { status=2; rdma link delete roxm; }
+	rdma link delete roxl && netdev_unmake dummy && ((status == 1))
+}
+
+links_same_name() {
+	local text status=0
+	netdev_make veth && rdma link add roxl type "$ROX_TYPE" netdev life0 || return
+	text=$(rdma link add roxl type "$ROX_TYPE" netdev life1 2>&1) && status=2
+	[[ $text == *"File exists"* ]] || { status=2; echo "it says: $text"; }
+	rdma link delete roxl && netdev_unmake veth && ((status == 0)) &&
+		soon 5 module_idle
+}
+
+links_no_netdev() {
+	! rdma link add roxl type "$ROX_TYPE" netdev life7 && rdma_gone roxl
+}
+
+links_refused() {
+	local kind=$1 text status=0
+	netdev_make "$kind" || return
+	text=$(rdma link add roxl type "$ROX_TYPE" netdev life0 2>&1) && status=1
+	echo "it says: $text"
+	[[ $text == *Ethernet* ]] || status=1
+	rdma_gone roxl || rdma link delete roxl
+	netdev_unmake "$kind" && return $status
+}
+
+links_deleted_with_netdev() {
+	log_mark
+	netdev_make veth && rdma link add roxl type "$ROX_TYPE" netdev life0 &&
+		rdma link add roxm type "$ROX_TYPE" netdev life1 && netdev_unmake veth &&
+		soon 5 rdma_gone roxl && soon 5 rdma_gone roxm && log_check
+}

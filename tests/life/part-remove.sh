@@ -1,0 +1,131 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Everything beneath the traffic taken away in mid-transfer, with programs that hold the device open.
+
+REMOVE_TIMES=5
+
+part_remove() {
+	local what
+	tap_run "the first removal" remove_times 1 remove_veth
+	memory_now >"$ROX_TMP/memory.before"
+	for what in veth link namespace other_namespace both_links netdev_moved module_busy; do
+		tap_run "in mid-transfer, $REMOVE_TIMES times: ${what//_/ }" \
+			remove_times $REMOVE_TIMES "remove_$what"
+	done
+	for what in flap carrier_flap mtu address; do
+		tap_run "in mid-transfer, survived: ${what//_/ }" remove_times 2 "survive_$what"
+	done
+	memory_now >"$ROX_TMP/memory.after"
+	tap_run "kernel memory" memory_compare "$ROX_TMP/memory.before" "$ROX_TMP/memory.after" 40
+	tap_run "the module unloads" module_unload
+}
+
+# A stage of its own for each time, of which nothing may be left.
+remove_times() {
+	local times=$1 what=$2 i status=0
+	log_mark
+	for ((i = 1; i <= times; i++)); do
+		stage_set && "$what" || status=1
+		jobs -p | xargs -r kill -9 2>/dev/null
+		wait
+		stage_clear || status=1
+		soon 10 module_idle || fail "the module has $(module_users) references" || status=1
+		soon 10 rdma_gone "$ROX1" && soon 10 rdma_gone "$ROX2" || status=1
+		((status == 0)) || fail "at time $i" || return
+	done
+	log_check
+}
+
+traffic_start_either() {
+	local options=()
+	((RANDOM % 2)) || options=(-e)
+	traffic_start "${options[@]}" && random_sleep 50
+}
+
+remove_veth() {
+	traffic_start_either && netdev_delete "$NS1" "$DEV1" &&
+		traffic_ends "$server" 4 && traffic_ends "$client" 4 &&
+		soon 5 rdma_gone "$ROX1" && soon 5 rdma_gone "$OTHER_ROX"
+}
+
+remove_link() {
+	traffic_start_either && run_limited 8 rdma link delete "$ROX1" &&
+		traffic_ends "$server" 4 && traffic_ends "$client" '3|4' && rdma_gone "$ROX1"
+}
+
+remove_both_links() {
+	traffic_start_either && run_limited 8 rdma link delete "$OTHER_ROX" || return
+	rdma_gone "$ROX1" || run_limited 8 rdma link delete "$ROX1" || return
+	traffic_ends "$server" '3|4' && traffic_ends "$client" '3|4'
+}
+
+# The processes stay in the namespace and keep it alive, but its netdev is deleted by the other
+# namespace's end: the name's namespace goes only after them.
+remove_namespace() {
+	traffic_start_either && ip netns delete "$NS1" && netdev_delete "$NS2" "$DEV2" &&
+		traffic_ends "$server" 4 && traffic_ends "$client" 4 && soon 10 rdma_gone "$ROX1"
+}
+
+# The processes run in the first namespace, so that the other one really goes beneath them.
+remove_other_namespace() {
+	local home1=$NS1 home2=$OTHER_NS status=0
+	OTHER_NS=$NS1
+	traffic_start_either && ip netns delete "$home2" && traffic_ends "$client" 4 &&
+		traffic_ends "$server" 4 && soon 10 rdma_gone "$OTHER_ROX" || status=1
+	NS1=$home1 OTHER_NS=$home2
+	return $status
+}
+
+remove_netdev_moved() {
+	local status=0
+	ip netns add life-other && traffic_start_either &&
+		run_limited 8 ip -n "$NS1" link set "$DEV1" netns life-other &&
+		traffic_ends "$server" 4 && traffic_ends "$client" '3|4' &&
+		rdma_gone "$ROX1" && netdev_delete life-other "$DEV1" || status=1
+	ip netns delete life-other
+	return $status
+}
+
+# In use, the module cannot be unloaded, and says so.
+remove_module_busy() {
+	traffic_start_either || return
+	! run_limited 8 modprobe -r "$MODULE" 2>/dev/null || fail "the module was unloaded" || return
+	traffic_kill
+}
+
+# Messages enough to be under way for a few seconds; the connection stands a few seconds' silence.
+survivor_start() {
+	traffic_start -m 1500 -t 17 -r 7
+}
+
+survivor_ends() {
+	traffic_ends "$server" 0 && traffic_ends "$client" 0
+}
+
+survivor_runs() {
+	process_gone "$server" && fail "the traffic was over too early"
+	return 0
+}
+
+survive_flap() {
+	survivor_start && ip -n "$NS1" link set "$DEV1" down && sleep 0.5 && survivor_runs &&
+		ip -n "$NS1" link set "$DEV1" up && survivor_ends
+}
+
+survive_carrier_flap() {
+	survivor_start && ip -n "$NS2" link set "$DEV2" down && sleep 0.5 && survivor_runs &&
+		ip -n "$NS2" link set "$DEV2" up && survivor_ends
+}
+
+# Larger than the netdev can carry packets are lost, until it can again.
+survive_mtu() {
+	survivor_start && ip -n "$NS1" link set "$DEV1" mtu 1500 && sleep 0.3 && survivor_runs &&
+		ip -n "$NS1" link set "$DEV1" mtu 9000 && survivor_ends
+}
+
+# Another address of the netdev is none of the connection's business.
+survive_address() {
+	survivor_start && ip -n "$NS1" address add 10.8.8.8/24 dev "$DEV1" && survivor_runs &&
+		ip -n "$NS1" address delete 10.8.8.8/24 dev "$DEV1" && survivor_ends
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// Traffic with every byte checked, for tests that take something away beneath it.
+///
+///     traffic once [OPTIONS] DEVICE DEVICE      both ends in this process
+///     traffic serve [OPTIONS] DEVICE SOCKET     one end; SOCKET is a path to meet the other at
+///     traffic connect [OPTIONS] DEVICE SOCKET
+///
+/// Options: -m N messages each way (else for ever), -e sleep on completion events, -t N local ACK
+/// timeout, -r N retries. It prints "running" once something has gone through, and at the end one
+/// line that says why. Exit status: 0 all done, 3 connection lost, 4 device removed (told by
+/// IBV_EVENT_DEVICE_FATAL), 5 nothing came any more, 1 anything else.
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string_view>
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "stream.h"
+
+namespace {
+
+using life::Address;
+using life::Endpoint;
+using life::State;
+using life::Stream;
+using life::Trouble;
+
+constexpr int kMeetingSeconds = 20;
+
+struct Arguments {
+    life::Options options;
+    std::uint64_t messages = 0;
+    std::string_view mode;
+    std::string device;
+    std::string other; ///< device or socket
+};
+
+int usage()
+{
+    std::cerr << "usage: traffic once|serve|connect [-m messages] [-e] [-t timeout] "
+                 "[-r retries] DEVICE DEVICE|SOCKET\n";
+    return 1;
+}
+
+bool parse(int argc, char **argv, Arguments &arguments)
+{
+    int option = 0;
+
+    if (argc < 2)
+        return false;
+    arguments.mode = argv[1];
+    optind = 2;
+    while ((option = getopt(argc, argv, "m:et:r:")) != -1) {
+        switch (option) {
+        case 'm': arguments.messages = std::strtoull(optarg, nullptr, 10); break;
+        case 'e': arguments.options.events = true; break;
+        case 't': arguments.options.timeout = std::atoi(optarg); break;
+        case 'r': arguments.options.retries = std::atoi(optarg); break;
+        default: return false;
+        }
+    }
+    if (argc - optind != 2)
+        return false;
+    arguments.device = argv[optind];
+    arguments.other = argv[optind + 1];
+    return true;
+}
+
+int exit_status(State state)
+{
+    switch (state) {
+    case State::Done: return 0;
+    case State::Lost: return 3;
+    case State::Gone: return 4;
+    case State::Stalled: return 5;
+    default: return 1;
+    }
+}
+
+int report(const Stream &stream, State state)
+{
+    std::cout << life::name_of(state) << ": " << stream.reason() << " after " << stream.completed()
+              << " messages" << std::endl;
+    return exit_status(state);
+}
+
+int run_once(const Arguments &arguments)
+{
+    life::Options left = arguments.options, right = arguments.options;
+
+    left.events = right.events = false; // one thread cannot sleep for both
+    left.device = arguments.device;
+    right.device = arguments.other;
+    Endpoint a(left), b(right);
+    a.connect(b.address());
+    b.connect(a.address());
+    Stream streams[] = {{a, arguments.messages}, {b, arguments.messages}};
+    State states[] = {State::Running, State::Running};
+
+    for (;;) {
+        for (int i = 0; i < 2; i++) {
+            if (states[i] == State::Running)
+                states[i] = streams[i].step();
+            if (states[i] != State::Running && states[i] != State::Done)
+                return report(streams[i], states[i]);
+        }
+        if (states[0] == State::Done && states[1] == State::Done)
+            return report(streams[0], State::Done);
+        streams[0].wait();
+    }
+}
+
+/// A connected socket at which both ends tell each other what they need to know.
+class Meeting {
+public:
+    Meeting(const std::string &path, bool serve)
+    {
+        sockaddr_un name{};
+
+        name.sun_family = AF_UNIX;
+        path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+        fd_ = serve ? accepted(name) : connected(name);
+        timeval limit{kMeetingSeconds, 0};
+        setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    }
+    Meeting(const Meeting &) = delete;
+    Meeting &operator=(const Meeting &) = delete;
+    ~Meeting() { close(fd_); }
+
+    template <typename T>
+    T exchange(const T &mine)
+    {
+        T theirs{};
+
+        if (send(fd_, &mine, sizeof(mine), MSG_NOSIGNAL) != sizeof(mine) ||
+            recv(fd_, &theirs, sizeof(theirs), MSG_WAITALL) != sizeof(theirs))
+            throw Trouble{"the other end is not there", errno};
+        return theirs;
+    }
+
+private:
+    static int connected(const sockaddr_un &name)
+    {
+        for (int tries = 0; tries < kMeetingSeconds * 50; tries++) {
+            int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+            if (!::connect(fd, reinterpret_cast<const sockaddr *>(&name), sizeof(name)))
+                return fd;
+            close(fd);
+            usleep(20000);
+        }
+        throw Trouble{"no one at the socket", ECONNREFUSED};
+    }
+
+    static int accepted(const sockaddr_un &name)
+    {
+        int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+        timeval limit{kMeetingSeconds, 0};
+
+        setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+        unlink(name.sun_path);
+        if (bind(listener, reinterpret_cast<const sockaddr *>(&name), sizeof(name)) ||
+            listen(listener, 1))
+            throw Trouble{"bind", errno};
+        int fd = accept(listener, nullptr, nullptr);
+        int error = errno;
+
+        close(listener);
+        unlink(name.sun_path);
+        if (fd < 0)
+            throw Trouble{"accept", error};
+        return fd;
+    }
+
+    int fd_ = -1;
+};
+
+int run_end(const Arguments &arguments, bool serve)
+{
+    life::Options options = arguments.options;
+
+    options.device = arguments.device;
+    Endpoint endpoint(options);
+    Meeting meeting(arguments.other, serve);
+    endpoint.connect(meeting.exchange(endpoint.address()));
+    meeting.exchange('r');
+    Stream stream(endpoint, arguments.messages);
+    bool told = false;
+    State state = State::Running;
+
+    while ((state = stream.step()) == State::Running) {
+        if (!told && stream.completed() > life::layout::kSlots) {
+            std::cout << "running" << std::endl;
+            told = true;
+        }
+        stream.wait();
+    }
+    if (state == State::Done)
+        meeting.exchange('d');
+    return report(stream, state);
+}
+
+int run(const Arguments &arguments)
+{
+    if (arguments.mode == "once")
+        return run_once(arguments);
+    if (arguments.mode == "serve" || arguments.mode == "connect")
+        return run_end(arguments, arguments.mode == "serve");
+    return usage();
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    Arguments arguments;
+
+    if (!parse(argc, argv, arguments))
+        return usage();
+    try {
+        return run(arguments);
+    } catch (const Trouble &trouble) {
+        std::cout << "trouble: " << trouble.what << ": " << std::strerror(trouble.error)
+                  << std::endl;
+        return 1;
+    }
+}
