@@ -214,7 +214,7 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt);
 void rox_skb_addrs(const struct sk_buff *skb, struct in6_addr *saddr, struct in6_addr *daddr);
 /* The 40 bytes that a UD receive has before its payload (IPv4 header in the last 20). */
 void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN]);
-/* Copies @len bytes of payload from offset @off of the packet to @dst, advancing it. 0 or the iterator's error. */
+/* Copies @len bytes of payload, from its byte @off on, to @dst. 0 or the iterator's error. */
 int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len);
 
 #endif /* ROX_NET_H */

@@ -14,7 +14,7 @@
 #include "../verbs/mr.h"
 
 /**
- * for_each_chunk() - calls a function for each contiguous piece of a frame
+ * walk() - calls a function for each contiguous piece of a frame
  * @skb: the frame
  * @off: first byte
  * @len: bytes, all within the frame
@@ -23,8 +23,8 @@
  *
  * Return: 0, or what @fn returned
  */
-static __always_inline int for_each_chunk(struct sk_buff *skb, u32 off, u32 len,
-					  int (*fn)(void *arg, const u8 *p, u32 len), void *arg)
+static __always_inline int walk(struct sk_buff *skb, u32 off, u32 len,
+				int (*fn)(void *arg, const u8 *p, u32 len), void *arg)
 {
 	struct skb_seq_state st;
 	u32 done = 0;
@@ -83,7 +83,7 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 	rx->left = min(len - cb->first * rx->seg, cb->count * rx->seg);
 }
 
-/* The ICRC that packet @id_off of the frame must have, if its IPv4 ID is so far from the first one's. */
+/* CRC of the packet at rx->off, if its IPv4 ID is @id_off more than the first one's. */
 static u32 expected_icrc(const struct rox_rx *rx, u32 len, const u8 *bth, u32 id_off)
 {
 	struct udphdr udp = *(const struct udphdr *)(rx->skb->data + rx->l4_off);
@@ -102,8 +102,7 @@ static u32 expected_icrc(const struct rox_rx *rx, u32 len, const u8 *bth, u32 id
 		ip.id = htons((u16)(ntohs(ip.id) + id_off));
 		crc = rox_icrc_begin_v4(&ip, &udp, bth);
 	}
-	for_each_chunk(rx->skb, rx->off + ROX_BTH_LEN, len - ROX_BTH_LEN - ROX_ICRC_LEN,
-		       crc_chunk, &crc);
+	walk(rx->skb, rx->off + ROX_BTH_LEN, len - ROX_BTH_LEN - ROX_ICRC_LEN, crc_chunk, &crc);
 	return crc;
 }
 
@@ -250,5 +249,5 @@ int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 l
 {
 	if (off > pkt->payload_len || len > pkt->payload_len - off)
 		return -EINVAL;
-	return for_each_chunk(pkt->skb, pkt->payload_off + off, len, copy_chunk, dst);
+	return walk(pkt->skb, pkt->payload_off + off, len, copy_chunk, dst);
 }

@@ -63,6 +63,7 @@ enum {
 	.ext = (_ext),					\
 	.ext_len = (_len),				\
 }
+
 #define REQ(_kind, _flags, _ext, _len)			\
 	ROW(_kind, ROX_OP_REQUEST | ROX_OP_PAYLOAD | (_flags), _ext, _len)
 #define BARE_REQ(_kind, _ext, _len)			\

@@ -16,7 +16,7 @@
 #define ROX_BTH_LEN	12U
 #define ROX_ICRC_LEN	4U
 #define ROX_GRH_LEN	40U
-/* Longest run of extended headers of one packet: AtomicETH (28), DETH + ImmDt (12), RETH + ImmDt (20). */
+/* Longest run of extended headers: AtomicETH (28); DETH + ImmDt have 12, RETH + ImmDt 20. */
 #define ROX_EXT_MAX	28U
 
 /* Extended transport headers, in the order in which they appear. */
@@ -37,7 +37,7 @@ enum rox_op_flags {
 	ROX_OP_FIRST	= 1 << 2,	/* begins a message; an ONLY has FIRST and LAST */
 	ROX_OP_LAST	= 1 << 3,	/* ends a message */
 	ROX_OP_PAYLOAD	= 1 << 4,	/* may carry payload */
-	ROX_OP_RECV	= 1 << 5,	/* consumes a receive WQE when it ends (SENDs, WRITE with imm) */
+	ROX_OP_RECV	= 1 << 5,	/* ends what consumes a receive WQE */
 };
 
 /* What a packet does; the same for RC, UC and UD. */
@@ -71,7 +71,10 @@ struct rox_opcode_info {
 /* Opcodes 0x00 to 0xff; rows of unknown opcodes have no flags. */
 extern const struct rox_opcode_info rox_opcodes[256];
 
-/* The opcode byte is enum ib_rdma opcodes of <rdma/ib_pack.h> (IB_OPCODE_RC_SEND_FIRST ...); services by its upper bits. */
+/*
+ * The opcode byte is one of <rdma/ib_pack.h> (IB_OPCODE_RC_SEND_FIRST ...); its
+ * upper bits name the service.
+ */
 enum rox_service {
 	ROX_SERVICE_RC = 0x00,
 	ROX_SERVICE_UC = 0x20,
@@ -162,7 +165,7 @@ enum rox_nak {
 u8 rox_credit_encode(u32 credits);	/* number of receive WQEs -> 5-bit code, rounded down */
 u32 rox_credit_decode(u8 code);		/* code 0..30 -> number */
 u64 rox_rnr_timer_ns(u8 code);		/* 5-bit RNR NAK timer code -> nanoseconds (table 45) */
-u64 rox_ack_timeout_ns(u8 code);	/* local ACK timeout code 1..31 -> 4.096 us * 2^code; 0 -> 0 (never) */
+u64 rox_ack_timeout_ns(u8 code);	/* local ACK timeout: 4.096 us * 2^code; 0 -> 0 (never) */
 
 static inline u32 rox_psn_add(u32 psn, u32 n)
 {
