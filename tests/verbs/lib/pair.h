@@ -39,6 +39,13 @@ void connect(const Context &a_context, Qp &a, const Context &b_context, Qp &b,
 
 class PairTest : public ::testing::Test {
 protected:
+	/// QPs go first: fixtures may own what they use.
+	void TearDown() override
+	{
+		a.qp.reset();
+		b.qp.reset();
+	}
+
 	/// Creates both QPs, in RESET.
 	void make(const QpConfig &a_config = {}, const QpConfig &b_config = {});
 	/// Creates and connects both.
