@@ -337,7 +337,9 @@ static int send_group(struct tx *tx)
 		return err;
 	}
 	finish_headers(tx, &g);
-	if (net_xmit_eval(output(tx, g.frame.skb)))
+	/* A macro that evaluates its argument twice. */
+	err = output(tx, g.frame.skb);
+	if (net_xmit_eval(err))
 		tx->drops += g.count;
 	tx->pkt += g.count;
 	return 0;
