@@ -16,7 +16,7 @@
 #define ROX_FW_MINOR	0
 #define ROX_FW_SUB	0
 
-#define ROX_GID_TABLE_LEN	1024
+#define ROX_GID_TABLE_LEN	256
 #define ROX_DEFAULT_PKEY	0xffff
 
 /* 4.096 us * 2^15 = 134 ms: what a busy host may take to answer. */
