@@ -81,9 +81,12 @@ static int rox_ah_publish(struct rox_dev *dev, struct rox_ah *ah, gfp_t gfp)
 static struct rox_ah *rox_ah_resolve(struct ib_ah *ibah, const struct rdma_ah_attr *attr,
 				     gfp_t gfp)
 {
-	struct rox_ah *ah = kzalloc(sizeof(*ah), gfp);
+	struct rox_ah *ah;
 	int err;
 
+	if (!(rdma_ah_get_ah_flags(attr) & IB_AH_GRH) || !rox_dgid_ok(attr, true))
+		return ERR_PTR(-EINVAL);
+	ah = kzalloc(sizeof(*ah), gfp);
 	if (!ah)
 		return ERR_PTR(-ENOMEM);
 	ah->pd = ibah->pd;

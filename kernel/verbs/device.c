@@ -226,6 +226,7 @@ const struct ib_device_ops rox_verbs_ops = {
 	.dealloc_pd = rox_dealloc_pd,
 
 	.create_ah = rox_create_ah,
+	.create_user_ah = rox_create_ah,
 	.modify_ah = rox_modify_ah,
 	.query_ah = rox_query_ah,
 	.destroy_ah = rox_destroy_ah,

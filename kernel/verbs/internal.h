@@ -5,6 +5,8 @@
 #ifndef ROX_VERBS_INTERNAL_H
 #define ROX_VERBS_INTERNAL_H
 
+#include <linux/in.h>
+#include <net/ipv6.h>
 #include <rdma/uverbs_ioctl.h>
 #include "verbs.h"
 
@@ -39,6 +41,19 @@ static inline void rox_rings_free(struct rox_ring_mem *mem, struct rdma_user_mma
 static inline struct ib_ucontext *rox_udata_context(struct ib_udata *udata)
 {
 	return &rdma_udata_to_drv_context(udata, struct rox_ucontext, ibuc)->ibuc;
+}
+
+/* A packet can be sent to it: a unicast address, or, if @datagram, a multicast one. */
+static inline bool rox_dgid_ok(const struct rdma_ah_attr *attr, bool datagram)
+{
+	const struct in6_addr *gid = (const struct in6_addr *)rdma_ah_read_grh(attr)->dgid.raw;
+
+	if (ipv6_addr_any(gid))
+		return false;
+	if (!ipv6_addr_v4mapped(gid))
+		return datagram || !ipv6_addr_is_multicast(gid);
+	return !ipv4_is_zeronet(gid->s6_addr32[3]) && !ipv4_is_lbcast(gid->s6_addr32[3]) &&
+	       (datagram || !ipv4_is_multicast(gid->s6_addr32[3]));
 }
 
 /* Without a reference: only to be given to a kernel user that owns the QP. NULL if it is gone. */

@@ -84,7 +84,7 @@ static int rox_modify_check_path(const struct rox_modify *m)
 		return 0;
 	if (!(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH) ||
 	    !rdma_is_port_valid(m->qp->ibqp.device, rdma_ah_get_port_num(&attr->ah_attr)) ||
-	    rdma_ah_get_sl(&attr->ah_attr) > ROX_MAX_SL)
+	    rdma_ah_get_sl(&attr->ah_attr) > ROX_MAX_SL || !rox_dgid_ok(&attr->ah_attr, false))
 		return -EINVAL;
 	return 0;
 }
