@@ -229,7 +229,6 @@ static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff 
 	cb->first = run->first;
 	cb->count = run->count;
 
-	rox_count(qp->dev, ROX_CNT_RX_BURSTS);
 	trace_in(qp, run, skb);
 	if (run->service == ROX_SERVICE_CNP)
 		take_cnp(skb);
