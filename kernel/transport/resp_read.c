@@ -175,7 +175,7 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res;
 	struct rox_mr *mr;
-	size_t len;
+	size_t len = sizeof(u64);
 	void *p;
 
 	rox_count(qp->dev, ROX_CNT_RX_ATOMIC_REQ);
