@@ -104,7 +104,7 @@ case_table() {
 	while read -r -u 9 tier seconds command; do
 		[[ -n $tier && $tier != \#* ]] || continue
 		[[ $wanted == f || $tier == q ]] || continue
-		[[ "$prefix $command" == *$pattern* ]] || continue
+		[[ "$prefix: $command" == *$pattern* ]] || continue
 		read -r -a words <<<"$command"
 		start=${EPOCHREALTIME/./}
 		tap_run "$prefix: $command" case_run "$seconds" "${words[@]}"
