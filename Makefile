@@ -42,7 +42,7 @@ help:
 	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
 
 ## make                 the module (KVER= or KDIR=, else the running kernel) and the provider
-## make module|provider|tests    one of them, or the test programs
+## make module|provider|tests    one of them, or the test programs (TESTS=groups)
 module: deps-build
 	@scripts/build-module $(kver) $(kdir) $(module_dir) $(KMAKEFLAGS)
 
@@ -50,7 +50,7 @@ provider: deps-build
 	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace all
 
 tests: deps-quick
-	@$(MAKE) --no-print-directory -C tests BUILD=$(BUILD)/tests all
+	@$(MAKE) --no-print-directory -C tests BUILD=$(BUILD)/tests $(or $(TESTS),all)
 
 ## make deps            install what is missing: packages, kernels for the VMs
 deps:

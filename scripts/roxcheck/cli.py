@@ -36,11 +36,16 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def build(kernels):
-    """Everything that the groups run, before the first one runs."""
-    make = ["make", "--no-print-directory", "-C", str(REPO)]
-    for command in ([*make, "provider"], [*make, "tests"],
-                    *([*make, "module", f"KVER={kernel}"] for kernel in kernels)):
+def build(groups, kernels):
+    """Everything that the groups need, before the first one runs."""
+    wanted = []
+    if set(groups) - {"unit"}:
+        wanted += [["provider"], *(["module", f"KVER={kernel}"] for kernel in kernels)]
+    programs = [g for g in groups if (REPO / "tests" / g / "Makefile").exists()]
+    if programs:
+        wanted.append(["tests", f"TESTS={' '.join(programs)}"])
+    for targets in wanted:
+        command = ["make", "--no-print-directory", "-C", str(REPO), *targets]
         print("+", shlex.join(command), flush=True)
         if subprocess.run(command, check=False).returncode:
             return False
@@ -117,7 +122,7 @@ def main(arguments):
     began = time.monotonic()
     kernels = options.kernels.split()
     results = []
-    if not options.no_build and not build(kernels):
+    if not options.no_build and not build(options.groups, kernels):
         failed = Results("build")
         failed.fail("make failed")
         return finish([failed], began)
