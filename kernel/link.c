@@ -8,6 +8,7 @@
  * netdev: nobody waits for a program.
  */
 #include <linux/if_arp.h>
+#include <linux/if_vlan.h>
 #include <linux/etherdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -111,6 +112,40 @@ static const struct ib_device_ops rox_link_dev_ops = {
 	.dealloc_driver = rox_dealloc_driver,
 };
 
+/* ---- a VLAN as the netdev ---- */
+
+/*
+ * The core gives a device the addresses of its netdev and of the VLANs on it,
+ * but not those of a netdev that is a VLAN itself. So it is told the netdev
+ * below, and all addresses but the VLAN's are refused.
+ */
+static struct net_device *rox_vlan_get_netdev(struct ib_device *ibdev, u32 port)
+{
+	struct net_device *ndev = to_rox_dev(ibdev)->ndev;
+
+	if (READ_ONCE(ndev->reg_state) != NETREG_REGISTERED)
+		return NULL;
+	ndev = vlan_dev_real_dev(ndev);
+	dev_hold(ndev);
+	return ndev;
+}
+
+static int rox_vlan_add_gid(const struct ib_gid_attr *attr, void **context)
+{
+	return rcu_access_pointer(attr->ndev) == to_rox_dev(attr->device)->ndev ? 0 : -EINVAL;
+}
+
+static int rox_vlan_del_gid(const struct ib_gid_attr *attr, void **context)
+{
+	return 0;
+}
+
+static const struct ib_device_ops rox_vlan_dev_ops = {
+	.get_netdev = rox_vlan_get_netdev,
+	.add_gid = rox_vlan_add_gid,
+	.del_gid = rox_vlan_del_gid,
+};
+
 /* ---- addition ---- */
 
 /* From the MAC; a netdev without one (lo) gets a number of its own. */
@@ -140,6 +175,8 @@ static void rox_ibdev_init(struct rox_dev *dev)
 	ib_set_device_ops(ibdev, &rox_verbs_ops);
 	ib_set_device_ops(ibdev, &rox_observe_ops);
 	ib_set_device_ops(ibdev, &rox_link_dev_ops);
+	if (is_vlan_dev(dev->ndev))
+		ib_set_device_ops(ibdev, &rox_vlan_dev_ops);
 
 	/*
 	 * New devices belong to the first namespace. Where namespaces do not
@@ -219,9 +256,12 @@ static int rox_link_create(const char *name, struct net_device *ndev,
 	if (err)
 		goto dealloc;
 	err = ib_register_device(&dev->ibdev, name, NULL);
-	if (err)
-		goto dealloc;
-	return 0;
+	if (!err)
+		return 0;
+	if (err == -ENFILE) {
+		NL_SET_ERR_MSG(extack, "there is an RDMA device of this name already");
+		err = -EEXIST;
+	}
 
 dealloc:
 	ib_dealloc_device(&dev->ibdev);
