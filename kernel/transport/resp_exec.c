@@ -37,6 +37,14 @@ static u32 rox_recv_opcode(const struct rox_pkt *pkt)
 	return pkt && pkt->info->kind == ROX_KIND_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV;
 }
 
+static u16 rox_pkt_vlan(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct in6_addr saddr, daddr;
+
+	rox_skb_addrs(pkt->skb, &saddr, &daddr);
+	return rox_gid_vlan(qp->dev, &daddr);
+}
+
 enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				   const struct rox_pkt *pkt, u32 byte_len)
 {
@@ -60,6 +68,8 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 			cqe.src_qp = pkt->ext.deth.sqpn;
 			cqe.network_hdr_type = pkt->skb->protocol == htons(ETH_P_IP) ?
 					       RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+			if (qp->ibqp.qp_type == IB_QPT_GSI)
+				cqe.vlan_id = rox_pkt_vlan(qp, pkt);
 		}
 	} else {
 		rox_count(qp->dev, status == IB_WC_WR_FLUSH_ERR ? ROX_CNT_RESP_CQE_FLUSH :

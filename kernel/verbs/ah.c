@@ -4,7 +4,9 @@
  * not to the RDMA core's object, which the core frees as soon as destroy
  * returns: what is being sent through a destroyed AH keeps the path alive.
  */
+#include <linux/if_vlan.h>
 #include <linux/random.h>
+#include <rdma/ib_cache.h>
 #include "internal.h"
 
 /**
@@ -192,4 +194,29 @@ int rox_destroy_ah(struct ib_ah *ibah, u32 flags)
 	rox_ah_put(ah);
 	atomic_dec(&dev->num_ah);
 	return 0;
+}
+
+/**
+ * rox_gid_vlan() - the VLAN that one of our own addresses is on
+ * @dev: device
+ * @addr: destination of a packet that came (IPv4 as a mapped address)
+ *
+ * The CM looks up who was meant by GID and VLAN. The netdev that a packet came
+ * through does not tell: it is lo if the packet is from this host.
+ * Any context. Return: VLAN ID, or 0 if there is none.
+ */
+u16 rox_gid_vlan(struct rox_dev *dev, const struct in6_addr *addr)
+{
+	const struct ib_gid_attr *attr;
+	union ib_gid gid;
+	u16 vlan;
+	int err;
+
+	memcpy(gid.raw, addr, sizeof(gid.raw));
+	attr = rdma_find_gid_by_port(&dev->ibdev, &gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return 0;
+	err = rdma_read_gid_l2_fields(attr, &vlan, NULL);
+	rdma_put_gid_attr(attr);
+	return err || vlan >= VLAN_N_VID ? 0 : vlan;
 }

@@ -95,6 +95,8 @@ void rox_ah_table_destroy(struct rox_dev *dev);
 /* Any context. NULL if there is no such AH or it is not of @pd. */
 struct rox_ah *rox_ah_get(struct rox_dev *dev, u32 index, struct ib_pd *pd);
 void rox_ah_put(struct rox_ah *ah);
+/* For the completions of the GSI QP. 0 if @addr, one of our own, is on no VLAN. Any context. */
+u16 rox_gid_vlan(struct rox_dev *dev, const struct in6_addr *addr);
 
 /* ---- CQ (verbs/cq.c) ---- */
 
