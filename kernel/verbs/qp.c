@@ -344,6 +344,11 @@ int rox_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->cur_qp_state = qp->state;
 	attr->sq_draining = qp->sq_draining;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
+	/* A snapshot, where the transport is now. */
+	if (attr->qp_state >= IB_QPS_RTR)
+		attr->rq_psn = READ_ONCE(qp->recv.epsn);
+	if (attr->qp_state >= IB_QPS_RTS)
+		attr->sq_psn = READ_ONCE(qp->send.next_psn);
 	attr->cap = qp->cap;
 
 	*init = (struct ib_qp_init_attr) {

@@ -80,7 +80,7 @@ TEST_F(CqCore, PollReturnsNoMoreThanAskedAndInOrder)
 	ASSERT_EQ(ibv_poll_cq(cq.get(), 3, wcs.data()), 3);
 	ASSERT_EQ(ibv_poll_cq(cq.get(), 13, wcs.data() + 3), 7);
 	for (std::uint64_t i = 0; i < 10; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RECV));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RECV));
 }
 
 TEST_F(CqCore, CompletionNamesItsQp)
@@ -227,7 +227,7 @@ TEST_F(CqCore, ResizeKeepsWhatIsInTheQueue)
 		message(i);
 	std::vector<ibv_wc> wcs = cq.wait(50);
 	for (std::uint64_t i = 0; i < 50; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RECV));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RECV));
 	EXPECT_TRUE(cq.quiet());
 }
 
@@ -240,7 +240,7 @@ TEST_F(CqCore, ResizeBelowWhatIsInTheQueueIsInvalid)
 	EXPECT_EQ(ibv_resize_cq(cq.get(), 0), EINVAL);
 	std::vector<ibv_wc> wcs = cq.wait(40);
 	for (std::uint64_t i = 0; i < 40; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RECV));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RECV));
 }
 
 TEST_F(CqCore, ResizeKeepsTheQueueArmed)

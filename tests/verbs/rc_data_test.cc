@@ -390,7 +390,7 @@ TEST_F(RcDataCore, AtomicsOfManyRequestsAddUp)
 			a.qp->post(SendWr::fetch_add(result.sge(i * 8, 8), remote(target), 3).id(i));
 		std::vector<ibv_wc> wcs = a.send_cq.wait(kBatch);
 		for (std::size_t i = 0; i < kBatch; i++) {
-			EXPECT_TRUE(is(wcs[i], i, IBV_WC_FETCH_ADD));
+			ASSERT_TRUE(is(wcs[i], i, IBV_WC_FETCH_ADD));
 			EXPECT_EQ(result.word(i * 8), (batch * kBatch + i) * 3);
 		}
 	}
@@ -451,8 +451,8 @@ TEST_F(RcDataCore, BothDirectionsAtOnce)
 	std::vector<ibv_wc> from_a = a.send_cq.wait(8);
 	std::vector<ibv_wc> from_b = b.send_cq.wait(8);
 	for (std::size_t i = 0; i < 8; i++) {
-		EXPECT_TRUE(is(from_a[i], i, IBV_WC_RDMA_WRITE));
-		EXPECT_TRUE(is(from_b[i], i, IBV_WC_RDMA_WRITE));
+		ASSERT_TRUE(is(from_a[i], i, IBV_WC_RDMA_WRITE));
+		ASSERT_TRUE(is(from_b[i], i, IBV_WC_RDMA_WRITE));
 	}
 	EXPECT_TRUE(filled(two.bytes(kHalf, kHalf), 1));
 	EXPECT_TRUE(filled(one.bytes(kHalf, kHalf), 2));

@@ -45,7 +45,7 @@ TEST_F(RcOrderCore, CompletionsComeInOrderOfPosting)
 		}
 		std::vector<ibv_wc> wcs = a.send_cq.wait(expected.size());
 		for (std::size_t i = 0; i < wcs.size(); i++)
-			EXPECT_TRUE(is(wcs[i], posted - expected.size() + i, expected[i]));
+			ASSERT_TRUE(is(wcs[i], posted - expected.size() + i, expected[i]));
 	}
 }
 
@@ -142,7 +142,7 @@ TEST_F(RcOrderCore, SqSigAllSignalsEverything)
 		a.qp->post(SendWr::write({near.sge(0, 8)}, remote(far)).id(i).unsignaled());
 	std::vector<ibv_wc> wcs = a.send_cq.wait(30);
 	for (std::uint64_t i = 0; i < 30; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RDMA_WRITE));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RDMA_WRITE));
 }
 
 TEST_F(RcOrderCore, UnsignalledRequestsFreeTheirPlaces)
@@ -195,7 +195,7 @@ TEST_F(RcOrderCore, ChainIsPostedUpToTheBadRequest)
 	EXPECT_EQ(posted, 4u);
 	std::vector<ibv_wc> wcs = a.send_cq.wait(4);
 	for (std::uint64_t i = 0; i < 4; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RDMA_WRITE));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RDMA_WRITE));
 	EXPECT_TRUE(a.send_cq.quiet());
 }
 
@@ -211,7 +211,7 @@ TEST_F(RcOrderCore, LongChainsGoOutWhole)
 	a.qp->post(chain);
 	std::vector<ibv_wc> wcs = a.send_cq.wait(128);
 	for (std::uint64_t i = 0; i < 128; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RDMA_WRITE));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RDMA_WRITE));
 	EXPECT_TRUE(filled(far.bytes(), 3));
 }
 
@@ -228,7 +228,7 @@ TEST_F(RcOrderCore, MoreReadsThanResponderResources)
 		a.qp->post(SendWr::read({near.sge(i * 5000, 5000)}, remote(far, i * 5000)).id(i));
 	std::vector<ibv_wc> wcs = a.send_cq.wait(50);
 	for (std::size_t i = 0; i < 50; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RDMA_READ));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RDMA_READ));
 	EXPECT_TRUE(filled(near.bytes(0, 250000), 5));
 }
 
@@ -247,7 +247,7 @@ TEST_F(RcOrderCore, HundredTwentyEightReadsUnderWay)
 	a.qp->post(chain);
 	std::vector<ibv_wc> wcs = a.send_cq.wait(200);
 	for (std::size_t i = 0; i < 200; i++)
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RDMA_READ));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RDMA_READ));
 	EXPECT_TRUE(filled(near.bytes(), 6));
 }
 
@@ -336,7 +336,7 @@ TEST_F(RcOrderCore, RandomMixMatchesAModel)
 		}
 		std::vector<ibv_wc> wcs = a.send_cq.wait(count);
 		for (std::size_t i = 0; i < count; i++)
-			EXPECT_EQ(wcs[i].status, IBV_WC_SUCCESS);
+			ASSERT_EQ(wcs[i].status, IBV_WC_SUCCESS);
 		b.recv_cq.wait(receives);
 		ASSERT_TRUE(same(far.bytes(), model)) << "round " << round;
 	}

@@ -248,7 +248,7 @@ TEST_F(SrqCore, ResizeKeepsWhatIsPosted)
 		send(link.sender, i);
 	std::vector<ibv_wc> wcs = b.recv_cq.wait(200);
 	for (std::size_t i = 0; i < 200; i++) {
-		EXPECT_TRUE(is(wcs[i], i, IBV_WC_RECV));
+		ASSERT_TRUE(is(wcs[i], i, IBV_WC_RECV));
 		EXPECT_TRUE(filled(target.bytes(i * 256, 200), i));
 	}
 }
