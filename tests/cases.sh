@@ -14,11 +14,14 @@
 # GID index) are added by the program's name. The first word after the program must be an option or
 # an address: that is where they go.
 #
-# The caller says who the sides are: $SERVER_DEV and $CLIENT_DEV are RDMA devices, run_pair's
-# namespaces and options are in the array case_pair_options.
+# The caller says who the sides are: $SERVER_DEV and $CLIENT_DEV are RDMA devices, $SERVER_GID and
+# $CLIENT_GID the GID indices of ibv_* there if they cannot be looked up here, case_runner is a
+# function with the arguments of run_pair, and case_pair_options has more options for it.
 
 SERVER_DEV=$ROX1
 CLIENT_DEV=$ROX2
+SERVER_GID='' CLIENT_GID=''
+case_runner=run_pair
 case_pair_options=()
 
 # The index of the IPv4 address in a device's GID table. An address of this kind has one entry for
@@ -32,13 +35,13 @@ gid_index_v4() {
 	return 1
 }
 
-# Makes the array `words` from a side's device and its command.
+# Makes the array `words` from a side's device, its GID index and its command.
 case_words() {
-	local dev=$1 program=$2 word options=()
-	shift 2
+	local dev=$1 gid=$2 program=$3 word options=()
+	shift 3
 	case $program in
 	ib_*) options=(-F -d "$dev") ;;
-	ibv_*) options=(-d "$dev" -g "$(gid_index_v4 "$dev")") ;;
+	ibv_*) options=(-d "$dev" -g "${gid:-$(gid_index_v4 "$dev")}") ;;
 	esac
 	words=("$program" "${options[@]}")
 	for word; do
@@ -85,12 +88,12 @@ case_run() {
 	[[ $1 != -k ]] || { options=(-k); shift; }
 	while (($#)) && [[ $1 != :: ]]; do server+=("$1"); shift; done
 	if (($#)); then client=("${@:2}"); else client=("${server[@]}" @ip); fi
-	case_words "$SERVER_DEV" "${server[@]}"
+	case_words "$SERVER_DEV" "$SERVER_GID" "${server[@]}"
 	server=("${words[@]}")
-	case_words "$CLIENT_DEV" "${client[@]}"
+	case_words "$CLIENT_DEV" "$CLIENT_GID" "${client[@]}"
 	client=("${words[@]}")
 
-	run_pair -t "$seconds" "${case_pair_options[@]}" "${options[@]}" \
+	"$case_runner" -t "$seconds" "${case_pair_options[@]}" "${options[@]}" \
 		-- "${server[@]}" -- "${client[@]}" >"$output" 2>&1 || status=$?
 	((status != 0)) || case_output_check "${client[0]}" "$output" >>"$output" || status=1
 	((status == 0)) || cat "$output"

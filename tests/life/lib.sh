@@ -98,8 +98,9 @@ rdma_gone() {
 	! rdma_exists "$1"
 }
 
+# Without a namespace's name this is about the first one.
 netdev_gone() {
-	! ip -n "$1" link show dev "$2" >/dev/null 2>&1
+	! ip ${1:+-n "$1"} link show dev "$2" >/dev/null 2>&1
 }
 
 # Removes a netdev of a namespace, which nothing may hold on to.
