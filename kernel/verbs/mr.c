@@ -46,6 +46,18 @@ void rox_mr_table_destroy(struct rox_dev *dev)
 	rhashtable_destroy(&dev->mrs);
 }
 
+#define ROX_ACCESS_REMOTE (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
+			   IB_ACCESS_REMOTE_ATOMIC)
+
+/* Kernel users may name what they like, but a peer only what there is. */
+static bool rox_dma_addr_ok(u64 addr, u64 len, int access)
+{
+	if (!len || !(access & ROX_ACCESS_REMOTE))
+		return true;
+	return virt_addr_valid(ib_virt_dma_to_ptr(addr)) &&
+	       virt_addr_valid(ib_virt_dma_to_ptr(addr + len - 1));
+}
+
 static int rox_mr_check(const struct rox_mr *mr, struct ib_pd *pd, u64 addr, u64 len,
 			int access, bool user)
 {
@@ -55,6 +67,8 @@ static int rox_mr_check(const struct rox_mr *mr, struct ib_pd *pd, u64 addr, u64
 		return -EPERM;
 	if ((mr->access & access) != access)
 		return -EACCES;
+	if (mr->type == ROX_MR_DMA && !rox_dma_addr_ok(addr, len, access))
+		return -ERANGE;
 	if (len && (addr < mr->iova || len > mr->length || off > mr->length - len))
 		return -ERANGE;
 	return 0;
