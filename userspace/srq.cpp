@@ -89,31 +89,47 @@ ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr)
     return srq;
 }
 
-/* A resize moves the queue into a new ring, whose place the kernel writes to resp_addr. */
-int modify_srq(ibv_srq *ibsrq, ibv_srq_attr *attr, int attr_mask)
+/*
+ * Moves the queue into a new ring, whose place the kernel writes to resp_addr.
+ * The caller holds the lock.
+ */
+static int resize(Srq &srq, ibv_srq_attr *attr)
 {
-    Srq *srq = Srq::of(ibsrq);
     rox_create_srq_resp offer = {};
     Message<rdmacore::modify_srq_cmd, rox_modify_srq_req> cmd;
-    const Guard guard(srq->queue.lock());
 
     cmd.driver.resp_addr = reinterpret_cast<uintptr_t>(&offer);
-    if (const int error = rdmacore::ibv_cmd_modify_srq(ibsrq, attr, attr_mask, cmd.core(),
-                                                       cmd.size());
+    if (const int error = rdmacore::ibv_cmd_modify_srq(&srq.vsrq.srq, attr, IBV_SRQ_MAX_WR,
+                                                       cmd.core(), cmd.size());
         error != 0) {
         return error;
     }
-    if ((attr_mask & IBV_SRQ_MAX_WR) == 0) {
-        return 0;
-    }
 
-    const int error = adopt_ring(*srq, ibsrq->context->cmd_fd, offer, offer.rq.entries,
-                                 srq->queue.max_sge());
+    const int error = adopt_ring(srq, srq.vsrq.srq.context->cmd_fd, offer, offer.rq.entries,
+                                 srq.queue.max_sge());
 
     if (error != 0) {
-        srq->queue.set_accepting(false); // the kernel reads a ring that we cannot reach
+        srq.queue.set_accepting(false); // the kernel reads a ring that we cannot reach
     }
     return error;
+}
+
+/* A resize is a command of its own: it must not be undone in part by what is refused after it. */
+int modify_srq(ibv_srq *ibsrq, ibv_srq_attr *attr, int attr_mask)
+{
+    Srq *srq = Srq::of(ibsrq);
+    rdmacore::modify_srq_cmd cmd = {};
+    const Guard guard(srq->queue.lock());
+
+    if ((attr_mask & IBV_SRQ_MAX_WR) != 0) {
+        const int error = resize(*srq, attr);
+
+        attr_mask &= ~IBV_SRQ_MAX_WR;
+        if (error != 0 || attr_mask == 0) {
+            return error;
+        }
+    }
+    return rdmacore::ibv_cmd_modify_srq(ibsrq, attr, attr_mask, &cmd, sizeof(cmd));
 }
 
 int query_srq(ibv_srq *srq, ibv_srq_attr *attr)

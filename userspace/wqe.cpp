@@ -44,6 +44,16 @@ rox_send_wqe *send_header(std::byte *slot)
     return reinterpret_cast<rox_send_wqe *>(slot);
 }
 
+/* A C program can put any number there, which is not a value of the enumeration. */
+uint32_t opcode_of(const ibv_send_wr &wr)
+{
+    uint32_t opcode = 0;
+
+    static_assert(sizeof(opcode) == sizeof(wr.opcode));
+    std::memcpy(&opcode, &wr.opcode, sizeof(opcode));
+    return opcode;
+}
+
 /* The part of the WQE that depends on the operation. */
 int put_operation(rox_send_wqe &wqe, const ibv_send_wr &wr, ibv_qp_type type)
 {
@@ -96,11 +106,9 @@ int put_inline_sges(std::byte *slot, std::span<const ibv_sge> list, const SendLi
 
 } // namespace
 
-bool opcode_is_legal(ibv_qp_type type, ibv_wr_opcode opcode)
+bool opcode_is_legal(ibv_qp_type type, uint32_t opcode)
 {
-    const auto number = static_cast<uint32_t>(opcode);
-
-    return number < 32 && (legal_opcodes(type) >> number & 1) != 0;
+    return opcode < 32 && (legal_opcodes(type) >> opcode & 1) != 0;
 }
 
 uint32_t ah_number(const ibv_ah *ah)
@@ -143,7 +151,7 @@ int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits
 {
     const auto num_sge = static_cast<uint32_t>(wr.num_sge);
 
-    if (!opcode_is_legal(limits.type, wr.opcode) || (wr.send_flags & ~send_flags) != 0 ||
+    if (!opcode_is_legal(limits.type, opcode_of(wr)) || (wr.send_flags & ~send_flags) != 0 ||
         num_sge > limits.max_sge) {
         return EINVAL;
     }

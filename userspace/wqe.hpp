@@ -27,8 +27,8 @@ constexpr size_t send_header_size = sizeof(rox_send_wqe);
 /// Bytes of a receive WQE before its SGE list.
 constexpr size_t recv_header_size = sizeof(rox_recv_wqe);
 
-/// May QPs of @p type send @p opcode?
-bool opcode_is_legal(ibv_qp_type type, ibv_wr_opcode opcode);
+/// May QPs of @p type send @p opcode, which may be any number?
+bool opcode_is_legal(ibv_qp_type type, uint32_t opcode);
 
 /// May the payload of @p opcode be given inline?
 constexpr bool opcode_takes_inline(ibv_wr_opcode opcode)

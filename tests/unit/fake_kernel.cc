@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "fake_kernel.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdlib>
+
+extern "C" ssize_t __real_write(int fd, const void *buffer, size_t size);
+
+extern "C" ssize_t __wrap_write(int fd, const void *buffer, size_t size)
+{
+    auto *kernel = rox::test::FakeKernel::now;
+
+    if (kernel == nullptr || fd != kernel->fd()) {
+        return __real_write(fd, buffer, size);
+    }
+    if (kernel->doorbell_error != 0) {
+        errno = kernel->doorbell_error;
+        return -1;
+    }
+    if (!kernel->doorbell(fd, buffer, size)) {
+        errno = EINVAL;
+        return -1;
+    }
+    return static_cast<ssize_t>(size);
+}
+
+namespace rox::test {
+
+FakeKernel *FakeKernel::now = nullptr;
+
+namespace {
+
+const rdmacore::verbs_device_ops *registered = nullptr;
+
+constexpr size_t page = 4096;
+
+size_t round_up(size_t value, size_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+template <typename T>
+T *driver_part(void *core, size_t core_size)
+{
+    return reinterpret_cast<T *>(static_cast<std::byte *>(core) + core_size);
+}
+
+} // namespace
+
+FakeKernel::FakeKernel() : fd_(memfd_create("rox", MFD_CLOEXEC))
+{
+    now = this;
+}
+
+FakeKernel::~FakeKernel()
+{
+    close();
+    for (auto [base, size] : views_) {
+        munmap(base, size);
+    }
+    ::close(fd_);
+    now = nullptr;
+}
+
+const rdmacore::verbs_device_ops *FakeKernel::driver()
+{
+    return registered;
+}
+
+ibv_context *FakeKernel::open()
+{
+    static rdmacore::verbs_sysfs_dev sysfs;
+
+    if (device_ == nullptr) {
+        device_ = registered->alloc_device(&sysfs);
+    }
+    verbs_context *vctx = registered->alloc_context(&device_->device, fd_, nullptr);
+
+    context_ = vctx != nullptr ? &vctx->context : nullptr;
+    return context_;
+}
+
+void FakeKernel::close()
+{
+    if (context_ != nullptr) {
+        ops_->free_context(context_);
+        context_ = nullptr;
+    }
+    if (device_ != nullptr) {
+        registered->uninit_device(device_);
+        device_ = nullptr;
+    }
+}
+
+int FakeKernel::fail(const char *function)
+{
+    const auto it = failures_.find(function);
+
+    if (it == failures_.end()) {
+        return 0;
+    }
+    const int error = it->second;
+
+    failures_.erase(it);
+    return error;
+}
+
+KernelRing FakeKernel::sized(uint32_t entries, size_t stride)
+{
+    KernelRing ring;
+
+    ring.desc.entries = entries != 0 ? std::bit_ceil(entries) : 0;
+    ring.desc.stride = static_cast<uint32_t>(round_up(stride, 16));
+    return ring;
+}
+
+rox_mapping FakeKernel::offer(std::vector<KernelRing *> rings)
+{
+    size_t size = 0;
+
+    for (KernelRing *ring : rings) {
+        ring->desc.ctrl_offset = static_cast<uint32_t>(size);
+        ring->desc.entries_offset = static_cast<uint32_t>(size + sizeof(rox_ring_ctrl));
+        size += round_up(sizeof(rox_ring_ctrl) + size_t{ring->desc.entries} * ring->desc.stride,
+                         64);
+    }
+
+    const rox_mapping map = {.offset = end_, .size = round_up(size, page)};
+
+    end_ += map.size;
+    if (ftruncate(fd_, static_cast<off_t>(end_)) != 0) {
+        std::abort();
+    }
+    void *base = mmap(nullptr, map.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
+                      static_cast<off_t>(map.offset));
+
+    views_.emplace_back(base, map.size);
+    for (KernelRing *ring : rings) {
+        ring->base = static_cast<std::byte *>(base);
+    }
+    return refuse_mmap ? rox_mapping{.offset = 1, .size = map.size} : map;
+}
+
+bool FakeKernel::doorbell(int, const void *command, size_t size)
+{
+    rdmacore::post_send_cmd cmd;
+
+    /* Both commands have the same layout. */
+    static_assert(sizeof(rdmacore::post_recv_cmd) == sizeof(cmd));
+    if (size != sizeof(cmd)) {
+        return false;
+    }
+    std::memcpy(static_cast<void *>(&cmd), command, size);
+    if (cmd.hdr.in_words * 4U != size || cmd.hdr.out_words * 4U != sizeof(uint32_t) ||
+        cmd.core.response == 0 || cmd.core.wr_count != 0 || cmd.core.sge_count != 0) {
+        return false;
+    }
+    if (cmd.hdr.command == IB_USER_VERBS_CMD_POST_SEND &&
+        cmd.core.wqe_size >= sizeof(ib_uverbs_send_wr)) {
+        send_doorbells.push_back(cmd.core.qp_handle);
+        return true;
+    }
+    if (cmd.hdr.command == IB_USER_VERBS_CMD_POST_RECV &&
+        cmd.core.wqe_size >= sizeof(ib_uverbs_recv_wr)) {
+        recv_doorbells.push_back(cmd.core.qp_handle);
+        return true;
+    }
+    return false;
+}
+
+} // namespace rox::test
+
+/* ---- libibverbs' private functions ---- */
+
+using rox::test::FakeKernel;
+using rox::test::FakeQp;
+using rox::test::KernelRing;
+
+namespace rdmacore {
+
+extern "C" {
+
+void verbs_register_driver_34(const verbs_device_ops *ops)
+{
+    rox::test::registered = ops;
+}
+
+void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, size_t alloc_size,
+                                    verbs_context *context_offset, uint32_t driver_id)
+{
+    auto *memory = static_cast<std::byte *>(std::calloc(1, alloc_size));
+    auto *vctx = reinterpret_cast<verbs_context *>(memory +
+                                                   reinterpret_cast<uintptr_t>(context_offset));
+
+    if (driver_id != ROX_DRIVER_ID) {
+        std::abort();
+    }
+    vctx->context.device = device;
+    vctx->context.cmd_fd = cmd_fd;
+    return memory;
+}
+
+void verbs_uninit_context(verbs_context *) {}
+
+void verbs_set_ops(verbs_context *, const verbs_context_ops *ops)
+{
+    FakeKernel::now->ops_ = ops;
+}
+
+void __verbs_log(verbs_context *, uint32_t, const char *, ...) {}
+
+int ibv_cmd_get_context(verbs_context *, get_context_cmd *, size_t cmd_size,
+                        ib_uverbs_get_context_resp *resp, size_t resp_size)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    if (cmd_size != sizeof(get_context_cmd) ||
+        resp_size != sizeof(*resp) + sizeof(rox_alloc_ucontext_resp)) {
+        return EINVAL;
+    }
+    *rox::test::driver_part<rox_alloc_ucontext_resp>(resp, sizeof(*resp)) = {
+        .abi_version = FakeKernel::now->abi_version, .max_inline = 512};
+    return 0;
+}
+
+int ibv_cmd_query_device_any(ibv_context *, const ibv_query_device_ex_input *,
+                             ibv_device_attr_ex *attr, size_t attr_size,
+                             ib_uverbs_ex_query_device_resp *resp, size_t *)
+{
+    std::memset(static_cast<void *>(attr), 0, attr_size);
+    resp->base.fw_ver = 0x0001'0002'0003;
+    return FakeKernel::now->fail(__func__);
+}
+
+int ibv_cmd_query_port(ibv_context *, uint8_t port_num, ibv_port_attr *, query_port_cmd *, size_t)
+{
+    return port_num == 1 ? 0 : EINVAL;
+}
+
+int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, alloc_pd_cmd *, size_t,
+                     ib_uverbs_alloc_pd_resp *, size_t)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    pd->context = context;
+    pd->handle = FakeKernel::now->new_handle();
+    FakeKernel::now->others.insert(pd->handle);
+    return 0;
+}
+
+int ibv_cmd_dealloc_pd(ibv_pd *pd)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->others.erase(pd->handle);
+    return 0;
+}
+
+int ibv_cmd_reg_mr(ibv_pd *pd, void *, size_t, uint64_t, int access, verbs_mr *vmr, reg_mr_cmd *,
+                   size_t, ib_uverbs_reg_mr_resp *, size_t)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    vmr->mr.context = pd->context;
+    vmr->mr.handle = FakeKernel::now->new_handle();
+    vmr->access = access;
+    FakeKernel::now->others.insert(vmr->mr.handle);
+    return 0;
+}
+
+int ibv_cmd_dereg_mr(verbs_mr *vmr)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->others.erase(vmr->mr.handle);
+    return 0;
+}
+
+int ibv_cmd_create_ah(ibv_pd *, ibv_ah *ah, ibv_ah_attr *, ib_uverbs_create_ah_resp *resp,
+                      size_t resp_size)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    if (resp_size != sizeof(*resp) + sizeof(rox_create_ah_resp)) {
+        return EINVAL;
+    }
+    ah->handle = FakeKernel::now->new_handle();
+    FakeKernel::now->others.insert(ah->handle);
+    rox::test::driver_part<rox_create_ah_resp>(resp, sizeof(*resp))->ah = FakeKernel::now
+                                                                              ->next_ah++;
+    return 0;
+}
+
+int ibv_cmd_destroy_ah(ibv_ah *ah)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->others.erase(ah->handle);
+    return 0;
+}
+
+int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, verbs_cq *cq,
+                         create_cq_ex_cmd *cmd, size_t cmd_size, ib_uverbs_ex_create_cq_resp *resp,
+                         size_t resp_size, uint32_t)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    if (cmd_size != sizeof(*cmd) + sizeof(rox_create_cq_req) ||
+        resp_size != sizeof(*resp) + sizeof(rox_create_cq_resp)) {
+        return EINVAL;
+    }
+    KernelRing ring = FakeKernel::sized(attr->cqe, sizeof(rox_cqe));
+    auto *offer = rox::test::driver_part<rox_create_cq_resp>(resp, sizeof(*resp));
+
+    kernel.cq_request_flags = rox::test::driver_part<rox_create_cq_req>(cmd, sizeof(*cmd))->flags;
+    kernel.cq_wc_flags = attr->wc_flags;
+    offer->map = kernel.offer({&ring});
+    offer->cq = ring.desc;
+    offer->cq.entries *= kernel.spoil_offer ? 1U << 20 : 1;
+    cq->cq.context = context;
+    cq->cq.handle = kernel.new_handle();
+    cq->cq.cqe = static_cast<int>(ring.desc.entries);
+    kernel.cqs[cq->cq.handle] = ring;
+    return 0;
+}
+
+int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, resize_cq_cmd *, size_t cmd_size,
+                      ib_uverbs_resize_cq_resp *resp, size_t resp_size)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    if (cmd_size != sizeof(resize_cq_cmd) ||
+        resp_size != sizeof(*resp) + sizeof(rox_create_cq_resp)) {
+        return EINVAL;
+    }
+    KernelRing &old = kernel.cqs.at(cq->handle);
+    KernelRing ring = FakeKernel::sized(static_cast<uint32_t>(cqe), sizeof(rox_cqe));
+    auto *offer = rox::test::driver_part<rox_create_cq_resp>(resp, sizeof(*resp));
+
+    offer->map = kernel.offer({&ring});
+    offer->cq = ring.desc;
+    ring.ctrl().producer = old.ctrl().consumer;
+    ring.ctrl().consumer = old.ctrl().consumer;
+    ring.ctrl().flags = old.ctrl().flags;
+    while (old.waiting() != 0) {
+        ring.add(old.take<rox_cqe>());
+    }
+    old = ring;
+    cq->cqe = static_cast<int>(ring.desc.entries);
+    return 0;
+}
+
+int ibv_cmd_destroy_cq(ibv_cq *cq)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->cqs.erase(cq->handle);
+    return 0;
+}
+
+int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, create_srq_cmd *,
+                       size_t cmd_size, ib_uverbs_create_srq_resp *resp, size_t resp_size)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    if (cmd_size != sizeof(create_srq_cmd) ||
+        resp_size != sizeof(*resp) + sizeof(rox_create_srq_resp)) {
+        return EINVAL;
+    }
+    KernelRing ring = FakeKernel::sized(attr->attr.max_wr, 16 + attr->attr.max_sge * 16);
+    auto *offer = rox::test::driver_part<rox_create_srq_resp>(resp, sizeof(*resp));
+
+    offer->map = kernel.offer({&ring});
+    offer->rq = ring.desc;
+    offer->rq.stride = kernel.spoil_offer ? 8 : ring.desc.stride;
+    offer->srq_num = 77;
+    attr->attr.max_wr = ring.desc.entries;
+    srq->context = pd->context;
+    srq->handle = kernel.new_handle();
+    kernel.srqs[srq->handle] = ring;
+    return 0;
+}
+
+int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask, modify_srq_cmd *cmd,
+                       size_t cmd_size)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    kernel.srq_masks.push_back(attr_mask);
+    if ((attr_mask & IBV_SRQ_MAX_WR) == 0) {
+        return 0;
+    }
+    if (cmd_size != sizeof(*cmd) + sizeof(rox_modify_srq_req)) {
+        return EINVAL;
+    }
+    KernelRing &old = kernel.srqs.at(srq->handle);
+    KernelRing ring = FakeKernel::sized(attr->max_wr, old.desc.stride);
+    auto *offer = reinterpret_cast<rox_create_srq_resp *>(
+        rox::test::driver_part<rox_modify_srq_req>(cmd, sizeof(*cmd))->resp_addr);
+
+    offer->map = kernel.offer({&ring});
+    offer->rq = ring.desc;
+    ring.ctrl().producer = old.ctrl().consumer;
+    ring.ctrl().consumer = old.ctrl().consumer;
+    for (; old.waiting() != 0; old.ctrl().consumer++) {
+        std::memcpy(ring.at(ring.ctrl().producer++), old.at(old.ctrl().consumer), old.desc.stride);
+    }
+    old = ring;
+    return 0;
+}
+
+int ibv_cmd_query_srq(ibv_srq *srq, ibv_srq_attr *attr, query_srq_cmd *, size_t)
+{
+    attr->max_wr = FakeKernel::now->srqs.at(srq->handle).desc.entries;
+    return 0;
+}
+
+int ibv_cmd_destroy_srq(ibv_srq *srq)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->srqs.erase(srq->handle);
+    return 0;
+}
+
+int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_ex *attr,
+                          create_qp_ex_cmd *, size_t cmd_size, ib_uverbs_ex_create_qp_resp *resp,
+                          size_t resp_size)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    if (cmd_size != sizeof(create_qp_ex_cmd) ||
+        resp_size != sizeof(*resp) + sizeof(rox_create_qp_resp)) {
+        return EINVAL;
+    }
+    ibv_qp_cap &cap = attr->cap;
+    FakeQp fake;
+    auto *offer = rox::test::driver_part<rox_create_qp_resp>(resp, sizeof(*resp));
+
+    if (attr->srq != nullptr) {
+        cap.max_recv_wr = 0;
+        cap.max_recv_sge = 0;
+    }
+    fake.sq = FakeKernel::sized(cap.max_send_wr,
+                                64 + std::max(cap.max_send_sge * 16, cap.max_inline_data));
+    fake.rq = FakeKernel::sized(cap.max_recv_wr, 16 + cap.max_recv_sge * 16);
+    offer->map = kernel.offer({&fake.sq, &fake.rq});
+    offer->sq = fake.sq.desc;
+    offer->rq = fake.rq.desc;
+    offer->sq.ctrl_offset += kernel.spoil_offer ? 1U << 24 : 0;
+    cap.max_send_wr = fake.sq.desc.entries;
+    cap.max_recv_wr = fake.rq.desc.entries;
+
+    vqp->qp.context = context;
+    vqp->qp.pd = attr->pd;
+    vqp->qp.send_cq = attr->send_cq;
+    vqp->qp.recv_cq = attr->recv_cq;
+    vqp->qp.srq = attr->srq;
+    vqp->qp.qp_type = attr->qp_type;
+    vqp->qp.handle = kernel.new_handle();
+    vqp->qp.qp_num = 0x1000 + vqp->qp.handle;
+    vqp->comp_mask = 0;
+    kernel.qps[vqp->qp.handle] = fake;
+    return 0;
+}
+
+int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, modify_qp_cmd *, size_t)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+    FakeQp &fake = kernel.qps.at(qp->handle);
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    fake.masks.push_back(attr_mask);
+    if ((attr_mask & IBV_QP_STATE) == 0) {
+        return 0;
+    }
+    fake.state = attr->qp_state;
+    if (fake.state == IBV_QPS_RESET) {
+        for (KernelRing *ring : {&fake.sq, &fake.rq}) {
+            ring->ctrl().producer = 0;
+            ring->ctrl().consumer = 0;
+        }
+    }
+    return 0;
+}
+
+int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *, query_qp_cmd *, size_t)
+{
+    attr->qp_state = FakeKernel::now->qps.at(qp->handle).state;
+    return 0;
+}
+
+int ibv_cmd_destroy_qp(ibv_qp *qp)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->qps.erase(qp->handle);
+    return 0;
+}
+
+int ibv_cmd_post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **)
+{
+    FakeKernel::now->ioctl_doorbells.push_back(qp->handle);
+    return wr == nullptr ? FakeKernel::now->fail(__func__) : EINVAL;
+}
+
+int ibv_cmd_post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **)
+{
+    FakeKernel::now->ioctl_doorbells.push_back(qp->handle);
+    return wr == nullptr ? FakeKernel::now->fail(__func__) : EINVAL;
+}
+
+int ibv_cmd_attach_mcast(ibv_qp *, const ibv_gid *, uint16_t)
+{
+    return 0;
+}
+
+int ibv_cmd_detach_mcast(ibv_qp *, const ibv_gid *, uint16_t)
+{
+    return 0;
+}
+
+int ibv_dontfork_range(void *base, size_t size)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->dontfork.emplace_back(base, size);
+    return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size)
+{
+    std::erase(FakeKernel::now->dontfork, std::pair(base, size));
+    return 0;
+}
+
+} // extern "C"
+
+} // namespace rdmacore

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/**
+ * @file
+ * The kernel and libibverbs as the provider meets them, played in the test's own
+ * process: the private functions of libibverbs are defined here, rings lie in a
+ * memfd that stands for the device, and doorbells are heard by a wrapped write().
+ */
+#ifndef ROX_TESTS_FAKE_KERNEL_H
+#define ROX_TESTS_FAKE_KERNEL_H
+
+#include "abi/pabi.hpp"
+#include "plain_ring.h"
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace rox::test {
+
+/// The kernel's end of one ring in the memfd.
+struct KernelRing {
+    rox_ring_desc desc{};
+    std::byte *base = nullptr;
+
+    bool exists() const { return desc.entries != 0; }
+    rox_ring_ctrl &ctrl() const
+    {
+        return *reinterpret_cast<rox_ring_ctrl *>(base + desc.ctrl_offset);
+    }
+    std::byte *at(uint32_t index) const
+    {
+        return base + desc.entries_offset + size_t{index & (desc.entries - 1)} * desc.stride;
+    }
+    uint32_t waiting() const { return ctrl().producer - ctrl().consumer; }
+
+    template <typename T>
+    T take()
+    {
+        T value;
+
+        std::memcpy(&value, at(ctrl().consumer++), sizeof(value));
+        return value;
+    }
+    template <typename T>
+    void add(const T &value)
+    {
+        std::memcpy(at(ctrl().producer++), &value, sizeof(value));
+    }
+};
+
+struct FakeQp {
+    KernelRing sq;
+    KernelRing rq;
+    ibv_qp_state state = IBV_QPS_RESET;
+    std::vector<int> masks; // of every modify
+};
+
+class FakeKernel {
+public:
+    /// The one that the functions of libibverbs talk to.
+    static FakeKernel *now;
+
+    FakeKernel();
+    ~FakeKernel();
+    FakeKernel(const FakeKernel &) = delete;
+    FakeKernel &operator=(const FakeKernel &) = delete;
+
+    /// Opens the device through what the provider has registered. May be nullptr.
+    ibv_context *open();
+    void close();
+
+    static const rdmacore::verbs_device_ops *driver();
+    const rdmacore::verbs_context_ops &ops() const { return *ops_; }
+
+    /// The next call of the function of this name fails with @p error.
+    void fail_next(const std::string &function, int error) { failures_[function] = error; }
+
+    /// Rings of objects by handle.
+    std::map<uint32_t, KernelRing> cqs;
+    std::map<uint32_t, KernelRing> srqs;
+    std::map<uint32_t, FakeQp> qps;
+    std::set<uint32_t> others; // PDs, MRs, AHs
+
+    std::vector<uint32_t> send_doorbells; // QP handles
+    std::vector<uint32_t> recv_doorbells;
+    std::vector<uint32_t> ioctl_doorbells; // by ibv_cmd_post_send() and ibv_cmd_post_recv()
+    int doorbell_error = 0;
+
+    uint32_t abi_version = ROX_ABI_VERSION;
+    uint32_t next_ah = 0x700;
+    uint32_t cq_request_flags = 0; // rox_create_cq_req of the last CQ
+    uint64_t cq_wc_flags = 0;      // that libibverbs was told for it
+    std::vector<int> srq_masks;    // of every modify
+    bool spoil_offer = false;      // offers rings that lie outside of their mapping
+    bool refuse_mmap = false;      // offers what cannot be mapped
+    std::vector<std::pair<void *, size_t>> dontfork;
+
+    int fd() const { return fd_; }
+
+    /* For the functions of libibverbs. */
+    int fail(const char *function);
+    uint32_t new_handle() { return next_handle_++; }
+    /// A mapping for rings of these entries and strides; their descriptions are filled in.
+    rox_mapping offer(std::vector<KernelRing *> rings);
+    static KernelRing sized(uint32_t entries, size_t stride);
+
+    const rdmacore::verbs_context_ops *ops_ = nullptr;
+    bool doorbell(int fd, const void *command, size_t size);
+
+private:
+    int fd_ = -1;
+    size_t end_ = 0;
+    uint32_t next_handle_ = 100;
+    std::map<std::string, int> failures_;
+    std::vector<std::pair<void *, size_t>> views_;
+    rdmacore::verbs_device *device_ = nullptr;
+    ibv_context *context_ = nullptr;
+};
+
+} // namespace rox::test
+
+#endif // ROX_TESTS_FAKE_KERNEL_H

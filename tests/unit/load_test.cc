@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The provider as it was built, in the distribution's own libibverbs. */
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::vector<const void *> registered; // what the providers in this process have registered
+
+} // namespace
+
+/* Stands before libibverbs' own, to which it hands on. */
+extern "C" void verbs_register_driver_34(const void *ops)
+{
+    registered.push_back(ops);
+    reinterpret_cast<void (*)(const void *)>(
+        dlvsym(RTLD_NEXT, "verbs_register_driver_34", "IBVERBS_PRIVATE_34"))(ops);
+}
+
+namespace {
+
+/* Output of a shell command. */
+std::string run(const std::string &command)
+{
+    std::string output;
+    std::array<char, 4096> buffer;
+    FILE *pipe = popen(command.c_str(), "r");
+
+    while (pipe != nullptr && fgets(buffer.data(), buffer.size(), pipe) != nullptr) {
+        output += buffer.data();
+    }
+    if (pipe != nullptr) {
+        pclose(pipe);
+    }
+    return output;
+}
+
+TEST(Load, EverySymbolIsFoundAtOnce)
+{
+    void *handle = dlopen(ROX_PROVIDER, RTLD_NOW | RTLD_LOCAL);
+
+    ASSERT_NE(handle, nullptr) << dlerror();
+}
+
+/* The version of a symbol binds us to the generation of the private interface. */
+TEST(Load, PrivateSymbolsAreThoseOfTheFileNamesGeneration)
+{
+    const std::string symbols = run("objdump -T " ROX_PROVIDER " 2>/dev/null");
+    const std::string name = ROX_PROVIDER;
+    const std::string generation = name.substr(name.find("-rdmav") + 6, 2);
+
+    EXPECT_NE(
+        symbols.find("(IBVERBS_PRIVATE_" + generation + ") verbs_register_driver_" + generation),
+        std::string::npos)
+        << symbols;
+}
+
+TEST(Load, ExportsNothing)
+{
+    EXPECT_EQ(run("nm -D --defined-only " ROX_PROVIDER " 2>&1"), "");
+}
+
+TEST(Load, NeedsNoLibraryThatACProgramLacks)
+{
+    const std::string needed = run("objdump -p " ROX_PROVIDER " | sed -n 's/.*NEEDED *//p'");
+
+    EXPECT_EQ(needed, "libibverbs.so.1\nlibc.so.6\n");
+}
+
+TEST(Load, RegistersOnceWithTheLibibverbsOfTheProcess)
+{
+    void *handle = dlopen(ROX_PROVIDER, RTLD_NOW | RTLD_LOCAL);
+
+    ASSERT_NE(handle, nullptr) << dlerror();
+    ASSERT_EQ(registered.size(), 1U);
+    EXPECT_STREQ(*static_cast<const char *const *>(registered[0]), "rox");
+}
+
+/* libibverbs survives our registration: it goes through its list of drivers. */
+TEST(Load, LibibverbsListsDevicesWithUsLoaded)
+{
+    ASSERT_NE(dlopen(ROX_PROVIDER, RTLD_NOW | RTLD_LOCAL), nullptr);
+
+    int count = -1;
+    ibv_device **list = ibv_get_device_list(&count);
+
+    EXPECT_GE(count, 0);
+    if (list != nullptr) {
+        ibv_free_device_list(list);
+    }
+}
+
+} // namespace

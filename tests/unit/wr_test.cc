@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* ibv_wr_*(): each builds the same WQE as ibv_post_send() does. */
+#include "qp_fixture.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+namespace rox::test {
+namespace {
+
+constexpr uint64_t rc_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                            IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                            IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+constexpr uint64_t ud_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+
+/* The largest WQE of the fixture's QPs. */
+struct Wqe {
+    rox_send_wqe header;
+    std::array<rox_sge, 2> sges;
+};
+
+class WrTest : public QpFixture {
+protected:
+    ibv_qp *create_ex(ibv_qp_type type, uint64_t send_ops)
+    {
+        const ibv_qp_init_attr base = init_attr(type);
+        ibv_qp_init_attr_ex attr = {};
+
+        attr.send_cq = base.send_cq;
+        attr.recv_cq = base.recv_cq;
+        attr.qp_type = base.qp_type;
+        attr.cap = base.cap;
+        attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        attr.pd = pd;
+        attr.send_ops_flags = send_ops;
+        ibv_qp *qp = ops->create_qp_ex(context, &attr);
+
+        if (qp != nullptr) {
+            EXPECT_EQ(set_state(qp, IBV_QPS_RTS), 0);
+        }
+        return qp;
+    }
+
+    static ibv_qp_ex *ex(ibv_qp *qp) { return reinterpret_cast<ibv_qp_ex *>(qp); }
+
+    Wqe take(ibv_qp *qp)
+    {
+        Wqe wqe = {};
+
+        EXPECT_EQ(fake(qp).sq.waiting(), 1U);
+        std::memcpy(&wqe, fake(qp).sq.at(fake(qp).sq.ctrl().consumer++), sizeof(wqe));
+        return wqe;
+    }
+
+    /* Builds with ibv_wr_*(), posts @p wr, and compares. */
+    void expect_same(ibv_qp_type type, ibv_send_wr wr,
+                     const std::function<void(ibv_qp_ex *)> &build)
+    {
+        ibv_qp *qp = create_ex(type, type == IBV_QPT_UD ? ud_ops : rc_ops);
+        ibv_send_wr *bad = nullptr;
+
+        ASSERT_NE(qp, nullptr);
+        wr.wr_id = 0x1234;
+        wr.send_flags |= IBV_SEND_SIGNALED;
+        ASSERT_EQ(ops->post_send(qp, &wr, &bad), 0);
+        const Wqe expected = take(qp);
+
+        fake(qp).sq.ctrl().flags = ROX_RING_NEED_WAKEUP;
+        ibv_wr_start(ex(qp));
+        ex(qp)->wr_id = 0x1234;
+        ex(qp)->wr_flags = IBV_SEND_SIGNALED;
+        build(ex(qp));
+        ASSERT_EQ(ibv_wr_complete(ex(qp)), 0);
+        EXPECT_EQ(kernel.send_doorbells.size(), 1U);
+        const Wqe built = take(qp);
+
+        EXPECT_EQ(std::memcmp(&built, &expected, sizeof(built)), 0);
+        EXPECT_EQ(ops->destroy_qp(qp), 0);
+    }
+
+    static ibv_send_wr send_wr(ibv_wr_opcode opcode)
+    {
+        ibv_send_wr wr = {};
+
+        wr.opcode = opcode;
+        return wr;
+    }
+
+    std::array<ibv_sge, 2> sges = {{{0x1000, 10, 1}, {0x2000, 20, 2}}};
+};
+
+TEST_F(WrTest, Send)
+{
+    expect_same(IBV_QPT_RC, send_wr(IBV_WR_SEND), [](ibv_qp_ex *qp) { ibv_wr_send(qp); });
+}
+
+TEST_F(WrTest, SendWithOneSge)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_SEND);
+
+    wr.sg_list = sges.data();
+    wr.num_sge = 1;
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) {
+        ibv_wr_send(qp);
+        ibv_wr_set_sge(qp, 1, 0x1000, 10);
+    });
+}
+
+TEST_F(WrTest, SendImmWithSgeList)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_SEND_WITH_IMM);
+
+    wr.imm_data = 77;
+    wr.sg_list = sges.data();
+    wr.num_sge = 2;
+    expect_same(IBV_QPT_RC, wr, [this](ibv_qp_ex *qp) {
+        ibv_wr_send_imm(qp, 77);
+        ibv_wr_set_sge_list(qp, sges.size(), sges.data());
+    });
+}
+
+TEST_F(WrTest, Write)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_RDMA_WRITE);
+
+    wr.wr.rdma = {.remote_addr = 0x9000, .rkey = 5};
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_rdma_write(qp, 5, 0x9000); });
+}
+
+TEST_F(WrTest, WriteImm)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_RDMA_WRITE_WITH_IMM);
+
+    wr.wr.rdma = {.remote_addr = 0x9000, .rkey = 5};
+    wr.imm_data = 3;
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_rdma_write_imm(qp, 5, 0x9000, 3); });
+}
+
+TEST_F(WrTest, Read)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_RDMA_READ);
+
+    wr.wr.rdma = {.remote_addr = 0x9000, .rkey = 5};
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_rdma_read(qp, 5, 0x9000); });
+}
+
+TEST_F(WrTest, CompareAndSwap)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_ATOMIC_CMP_AND_SWP);
+
+    wr.wr.atomic = {.remote_addr = 0x9000, .compare_add = 1, .swap = 2, .rkey = 5};
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_atomic_cmp_swp(qp, 5, 0x9000, 1, 2); });
+}
+
+TEST_F(WrTest, FetchAndAdd)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
+
+    wr.wr.atomic = {.remote_addr = 0x9000, .compare_add = 1, .swap = 0, .rkey = 5};
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_atomic_fetch_add(qp, 5, 0x9000, 1); });
+}
+
+TEST_F(WrTest, InlineData)
+{
+    std::array<char, 7> data = {'a', 'b', 'c', 'd', 'e', 'f', 'g'};
+    ibv_sge sge = {reinterpret_cast<uintptr_t>(data.data()), 7, 0};
+    ibv_send_wr wr = send_wr(IBV_WR_SEND);
+
+    wr.send_flags = IBV_SEND_INLINE;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    expect_same(IBV_QPT_RC, wr, [&data](ibv_qp_ex *qp) {
+        ibv_wr_send(qp);
+        ibv_wr_set_inline_data(qp, data.data(), data.size());
+    });
+}
+
+TEST_F(WrTest, InlineDataList)
+{
+    std::array<char, 7> data = {'a', 'b', 'c', 'd', 'e', 'f', 'g'};
+    ibv_sge sge = {reinterpret_cast<uintptr_t>(data.data()), 7, 0};
+    ibv_send_wr wr = send_wr(IBV_WR_SEND);
+
+    wr.send_flags = IBV_SEND_INLINE;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    expect_same(IBV_QPT_RC, wr, [&data](ibv_qp_ex *qp) {
+        const std::array<ibv_data_buf, 2> buffers = {{{data.data(), 3}, {&data[3], 4}}};
+
+        ibv_wr_send(qp);
+        ibv_wr_set_inline_data_list(qp, buffers.size(), buffers.data());
+    });
+}
+
+TEST_F(WrTest, UdAddress)
+{
+    ibv_ah_attr ah_attr = {};
+    ibv_ah *ah = ops->create_ah(pd, &ah_attr);
+    ibv_send_wr wr = send_wr(IBV_WR_SEND);
+
+    wr.wr.ud = {.ah = ah, .remote_qpn = 9, .remote_qkey = 8};
+    expect_same(IBV_QPT_UD, wr, [ah](ibv_qp_ex *qp) {
+        ibv_wr_send(qp);
+        ibv_wr_set_ud_addr(qp, ah, 9, 8);
+    });
+    EXPECT_EQ(ops->destroy_ah(ah), 0);
+}
+
+TEST_F(WrTest, TooLongInlineFailsTheBatchAndPostsNothing)
+{
+    std::array<char, 4096> data = {};
+    ibv_qp *qp = create_ex(IBV_QPT_RC, rc_ops);
+
+    ibv_wr_start(ex(qp));
+    ibv_wr_send(ex(qp));
+    ibv_wr_send(ex(qp));
+    ibv_wr_set_inline_data(ex(qp), data.data(), data.size());
+    EXPECT_EQ(ibv_wr_complete(ex(qp)), EINVAL);
+    EXPECT_EQ(fake(qp).sq.waiting(), 0U);
+    EXPECT_TRUE(kernel.send_doorbells.empty());
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
+TEST_F(WrTest, AbortPostsNothingAndRingsNothing)
+{
+    ibv_qp *qp = create_ex(IBV_QPT_RC, rc_ops);
+
+    fake(qp).sq.ctrl().flags = ROX_RING_NEED_WAKEUP;
+    ibv_wr_start(ex(qp));
+    ibv_wr_send(ex(qp));
+    ibv_wr_abort(ex(qp));
+    EXPECT_EQ(fake(qp).sq.waiting(), 0U);
+    EXPECT_TRUE(kernel.send_doorbells.empty());
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
+TEST_F(WrTest, OnlyTheFunctionsAskedForAreThere)
+{
+    ibv_qp *qp = create_ex(IBV_QPT_RC, IBV_QP_EX_WITH_SEND);
+
+    ASSERT_NE(qp, nullptr);
+    EXPECT_NE(ex(qp)->wr_send, nullptr);
+    EXPECT_EQ(ex(qp)->wr_rdma_read, nullptr);
+    EXPECT_NE(Qp::of(qp)->vqp.comp_mask & rdmacore::QP_MASK_EX, 0U);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
+TEST_F(WrTest, QpWithoutSendOpsIsNoExtendedQp)
+{
+    ibv_qp *qp = create();
+
+    EXPECT_EQ(Qp::of(qp)->vqp.comp_mask & rdmacore::QP_MASK_EX, 0U);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
+TEST_F(WrTest, OperationsThatTheTypeDoesNotHaveAreRefused)
+{
+    EXPECT_EQ(create_ex(IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_WRITE), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(create_ex(IBV_QPT_UC, IBV_QP_EX_WITH_RDMA_READ), nullptr);
+    EXPECT_EQ(create_ex(IBV_QPT_RC, IBV_QP_EX_WITH_TSO), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+} // namespace
+} // namespace rox::test
