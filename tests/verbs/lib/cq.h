@@ -45,6 +45,7 @@ public:
 	explicit Cq(ibv_context *context, int entries = 256, Channel *channel = nullptr,
 		    int vector = 0);
 	int destroy() { return handle_.destroy(); }
+	ibv_cq *release() { return handle_.release(); }
 	ibv_cq *operator->() const { return get(); }
 
 private:

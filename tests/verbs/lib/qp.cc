@@ -73,6 +73,12 @@ int Qp::destroy()
 	return handle_.destroy();
 }
 
+ibv_qp *Qp::release()
+{
+	unwatch(get());
+	return handle_.release();
+}
+
 int Qp::move(ibv_qp_state state) const
 {
 	ibv_qp_attr attr{};

@@ -72,6 +72,8 @@ public:
 	ibv_qp *operator->() const { return handle_.get(); }
 	std::uint32_t number() const { return handle_->qp_num; }
 	int destroy();
+	/// Gives the QP up: the caller destroys it.
+	ibv_qp *release();
 
 	/// ibv_modify_qp: 0 or an errno.
 	int modify(ibv_qp_attr attr, int mask) const { return ibv_modify_qp(get(), &attr, mask); }
