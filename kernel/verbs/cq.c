@@ -6,10 +6,20 @@
  * then looks at the producer index, the side that completes advances the index
  * and then looks at the bits, each with a full barrier between. One of the two
  * sees the other, so that no wake-up is lost.
+ *
+ * By the letter of the specification, arming says nothing of completions that
+ * are in the CQ already: a program must poll until it is empty. Adapters raise
+ * an event for those, too, and there are programs that count on it (perftest
+ * takes 16 completions for an event). As arming is a store that the kernel is
+ * not told of, a timer looks after it, in CQs that are waited for only.
  */
+#include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include "internal.h"
 #include "../observe/observe.h"
+
+/* How late an event may be for a CQ that was armed when it was not empty. */
+#define ROX_LATE_ARM_NS (1 * NSEC_PER_MSEC)
 
 #define ROX_ARM_BITS (ROX_RING_ARM_SOLICITED | ROX_RING_ARM_NEXT)
 
@@ -57,6 +67,50 @@ static void rox_cq_write(struct rox_cq *cq, const struct rox_cqe *cqe)
 	rox_ring_produce(&cq->ring, 1);
 }
 
+/* Has the program armed for something that it has not polled? */
+static bool rox_cq_fire_late(struct rox_cq *cq)
+{
+	struct rox_ring *ring = &cq->ring;
+	u32 consumer = READ_ONCE(ring->ctrl->consumer);
+
+	if (consumer == ring->index)
+		return false;
+	return rox_cq_fire(ring, (s32)(cq->solicited - consumer) > 0);
+}
+
+static enum hrtimer_restart rox_cq_late_arm(struct hrtimer *timer)
+{
+	struct rox_cq *cq = container_of(timer, struct rox_cq, late_arm);
+	bool event, again;
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	event = !cq->error && rox_cq_fire_late(cq);
+	/* The next completion starts it anew. */
+	again = !cq->error && READ_ONCE(cq->ring.ctrl->consumer) != cq->ring.index;
+	spin_unlock_irqrestore(&cq->lock, flags);
+
+	if (event && cq->ibcq.comp_handler)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (!again)
+		return HRTIMER_NORESTART;
+	hrtimer_forward_now(timer, ns_to_ktime(ROX_LATE_ARM_NS));
+	return HRTIMER_RESTART;
+}
+
+/* After a completion was added, with the lock held. */
+static void rox_cq_watch(struct rox_cq *cq, bool event, bool solicited)
+{
+	if (!cq->entry)
+		return;
+	if (solicited)
+		cq->solicited = cq->ring.index;
+	if (event)
+		cq->waited_for = true;
+	if (cq->waited_for && !hrtimer_active(&cq->late_arm))
+		hrtimer_start(&cq->late_arm, ns_to_ktime(ROX_LATE_ARM_NS), HRTIMER_MODE_REL_SOFT);
+}
+
 static void rox_cq_raise_error(struct rox_cq *cq)
 {
 	struct ib_event event = {
@@ -84,7 +138,9 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited)
 		event = rox_cq_break(cq);
 	} else {
 		rox_cq_write(cq, cqe);
-		event = rox_cq_fire(&cq->ring, solicited || cqe->status);
+		solicited |= cqe->status != IB_WC_SUCCESS;
+		event = rox_cq_fire(&cq->ring, solicited);
+		rox_cq_watch(cq, event, solicited);
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 
@@ -187,6 +243,7 @@ int rox_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	}
 	spin_lock_init(&cq->lock);
 	mutex_init(&cq->resize_lock);
+	hrtimer_setup(&cq->late_arm, rox_cq_late_arm, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	rox_cq_set_ring(cq, &r);
 	return 0;
 }
@@ -245,6 +302,7 @@ int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct rox_cq *cq = to_rox_cq(ibcq);
 
+	hrtimer_cancel(&cq->late_arm);
 	rox_rings_free(&cq->mem, cq->entry);
 	atomic_dec(&to_rox_dev(ibcq->device)->num_cq);
 	return 0;

@@ -110,6 +110,9 @@ u16 rox_gid_vlan(struct rox_dev *dev, const struct in6_addr *addr);
  * @flags: enum rox_cq_flags
  * @error: overflowed; nothing is added any more
  * @resize_lock: one resize at a time
+ * @waited_for: the program has armed the CQ at least once
+ * @solicited: producer index behind the last completion that counts as solicited
+ * @late_arm: looks for a CQ that was armed when it was not empty
  *
  * A completion is only ever added by a context that keeps a QP of this CQ from
  * being destroyed, so that none can come when the CQ is destroyed.
@@ -123,6 +126,9 @@ struct rox_cq {
 	u32 flags;
 	bool error;
 	struct mutex resize_lock;	/* one resize at a time */
+	bool waited_for;
+	u32 solicited;
+	struct hrtimer late_arm;
 };
 
 static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
