@@ -186,7 +186,7 @@ run_limited() {
 
 # The server listens once its namespace has a TCP listener or there is an RDMA CM one.
 wait_for_server() {
-	local pid=$1 until=$((SECONDS + 6))
+	local pid=$1 until=$((SECONDS + 20))
 	while ((SECONDS < until)); do
 		grep -qs ' 00000000:0000 0A ' "/proc/$pid/net/tcp" && return 0
 		grep -qs ' 00000000000000000000000000000000:0000 0A ' "/proc/$pid/net/tcp6" && return 0
