@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Both ends of a ring, and the locks, in two threads at once. */
+/* Both ends of a ring, the queues and the locks, in several threads at once. */
 #include "lock.hpp"
 #include "plain_ring.h"
+#include "queue.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <thread>
+#include <vector>
 
 namespace rox::test {
 namespace {
@@ -139,6 +144,119 @@ TEST(LockStress, OnlyOneHoldsTheLock)
     count();
     other.join();
     EXPECT_EQ(counter, 2 * rounds);
+}
+
+/* Threads that post to one QP, by list and by batch: each one's work arrives whole and in its
+ * order. */
+TEST(QueueStress, PostsOfSeveralThreadsArriveOnceAndInEachOnesOrder)
+{
+    constexpr uint32_t threads = 3;
+    constexpr uint64_t each = 10000;
+    PlainRing plain(entries, 128, first);
+    SendQueue queue;
+    std::array<uint64_t, threads> next = {};
+    std::vector<std::thread> posters;
+    uint64_t wrong = 0;
+
+    queue.attach(plain.view(), entries, {.type = IBV_QPT_RC, .max_sge = 1, .max_inline = 0});
+    queue.set_accepting(true);
+    for (uint32_t id = 0; id < threads; id++) {
+        posters.emplace_back([&queue, id] {
+            for (uint64_t i = 0; i < each;) {
+                ibv_send_wr wr = {};
+                ibv_send_wr *bad = nullptr;
+                int error = 0;
+
+                wr.wr_id = uint64_t{id} << 32 | i;
+                wr.opcode = IBV_WR_SEND;
+                if (i % 2 == 0) {
+                    error = queue.post(&wr, &bad).error;
+                } else {
+                    queue.start();
+                    queue.begin(wr.wr_id, IBV_WR_SEND, 0);
+                    error = queue.complete().error;
+                }
+                if (error == 0) {
+                    i++;
+                } else {
+                    sched_yield();
+                }
+            }
+        });
+    }
+    for (uint64_t taken = 0; taken < threads * each;) {
+        if (plain.waiting() == 0) {
+            sched_yield();
+            continue;
+        }
+        const uint64_t wr_id = plain.take<rox_send_wqe>().wr_id;
+
+        wrong += wr_id >> 32 >= threads || next[wr_id >> 32]++ != (wr_id & 0xffffffff);
+        taken++;
+    }
+    for (std::thread &poster : posters) {
+        poster.join();
+    }
+    EXPECT_EQ(wrong, 0U);
+    EXPECT_EQ(plain.waiting(), 0U);
+}
+
+/* One QP's completions are purged over and over while two threads poll and the kernel adds. */
+TEST(QueueStress, PurgeDuringPollsTakesNobodyElsesCompletions)
+{
+    constexpr uint64_t kept = 10000;
+    PlainRing plain(entries, sizeof(rox_cqe), first);
+    CompletionQueue queue;
+    std::atomic<uint64_t> polled{0};
+    std::atomic<uint64_t> sum{0};
+    std::atomic<bool> done{false};
+
+    queue.attach(plain.view());
+
+    const auto poll = [&] {
+        std::array<ibv_wc, 4> wcs;
+
+        while (!done) {
+            const int n = queue.poll(wcs);
+
+            for (int i = 0; i < n; i++) {
+                if (wcs[i].qp_num == 1) {
+                    sum += wcs[i].wr_id;
+                    polled++;
+                }
+            }
+            sched_yield();
+        }
+    };
+    std::thread one(poll);
+    std::thread two(poll);
+    std::thread purger([&] {
+        while (!done) {
+            queue.purge(2);
+            sched_yield();
+        }
+    });
+
+    for (uint64_t i = 1; i <= kept;) {
+        const uint32_t used = plain.ctrl().producer -
+                              plain.view().consumer().load(std::memory_order_acquire);
+
+        if (used > entries - 2) {
+            sched_yield();
+            continue;
+        }
+        plain.add(completion(0, 2));
+        plain.add(completion(i++, 1));
+    }
+    for (int waits = 0; polled < kept && waits < 20000; waits++) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    done = true;
+    one.join();
+    two.join();
+    purger.join();
+    EXPECT_EQ(polled, kept);
+    EXPECT_EQ(sum, kept * (kept + 1) / 2);
 }
 
 } // namespace

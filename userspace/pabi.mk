@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#
+# The generation of libibverbs' private interface is in the symbol version under
+# which libibverbs.so.1 exports it: IBVERBS_PRIVATE_<PABI>. Empty if there is none.
+
+CXX ?= g++
+libibverbs := $(shell $(CXX) -print-file-name=libibverbs.so.1)
+PABI ?= $(shell objdump -p $(libibverbs) 2>/dev/null | \
+	sed -n 's/.*IBVERBS_PRIVATE_\([0-9]*\)$$/\1/p' | head -n 1)
