@@ -123,7 +123,10 @@ links_no_netdev() {
 links_refused() {
 	local kind=$1 text status=0
 	netdev_make "$kind" || return
-	text=$(rdma link add roxl type "$ROX_TYPE" netdev life0 2>&1) && status=1
+	log_mark
+	rdma link add roxl type "$ROX_TYPE" netdev life0 2>&1 && status=1
+	# The RDMA core has no way to hand the reason to the program: it is in the kernel's log.
+	text=$(log_lines | tail -n +$((log_marked + 1)))
 	echo "it says: $text"
 	[[ $text == *Ethernet* ]] || status=1
 	rdma_gone roxl || rdma link delete roxl

@@ -22,15 +22,16 @@ port_state() {
 
 port_down_up() {
 	local events=$ROX_TMP/events watcher status=0
-	in1 ibv_asyncwatch -d "$ROX1" >"$events" 2>&1 &
+	# Not in1: the process that is killed must be the program, not a shell before it.
+	ip netns exec "$NS1" ibv_asyncwatch -d "$ROX1" >"$events" 2>&1 &
 	watcher=$!
 	soon 10 grep -qs 'async event FD' "$events" || status=1
 	ip -n "$NS1" link set "$DEV1" down
 	soon 5 port_state DOWN || { echo "not down:"; rdma link; status=1; }
 	ip -n "$NS1" link set "$DEV1" up
 	soon 5 port_state ACTIVE || { echo "not active:"; rdma link; status=1; }
-	soon 5 grep -qi 'event_type port active' "$events" || status=1
-	grep -qi 'event_type port error' "$events" || status=1
+	soon 5 grep -qi 'event_type .*port.active' "$events" || status=1
+	grep -qi 'event_type .*port.err' "$events" || status=1
 	kill "$watcher"
 	wait "$watcher" 2>/dev/null
 	((status == 0)) || cat "$events"

@@ -7,12 +7,14 @@
 #include <cstring>
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 namespace life {
 
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(25);
+constexpr auto kQuiet = std::chrono::seconds(2);
 constexpr std::uint64_t kCredit = ~std::uint64_t{0};
 
 /// Message number n is of kind n modulo 4.
@@ -155,7 +157,9 @@ void Stream::failed(const ibv_wc &wc)
 
 void Stream::complete(const ibv_wc &wc)
 {
-    last_ = Clock::now();
+    // That credit was told proves the connection alive, not the program at its other end.
+    if (wc.wr_id != kCredit)
+        last_ = Clock::now();
     if (wc.status != IBV_WC_SUCCESS)
         failed(wc);
     else if (wc.opcode & IBV_WC_RECV)
@@ -195,21 +199,47 @@ bool Stream::poll()
     return any;
 }
 
+void Stream::tell_credit()
+{
+    endpoint_.post_word(kCredit, received_, layout::kConsumed);
+    credits_open_++;
+    credit_told_ = received_;
+    told_ = Clock::now();
+}
+
+/// Is the device going away? Posting fails some moments before the event tells why.
+bool Stream::leaving(const Trouble &trouble)
+{
+    const Clock::time_point until = Clock::now() + std::chrono::seconds(5);
+
+    if (trouble.error != EIO)
+        return endpoint_.device_gone();
+    while (!endpoint_.device_gone()) {
+        if (Clock::now() > until)
+            return false;
+        usleep(10000);
+    }
+    return true;
+}
+
 State Stream::step()
 {
-    bool idle = !poll();
+    bool idle = true;
 
     try {
+        idle = !poll();
         if (state_ == State::Running && credit_told_ != received_ &&
             credits_open_ < layout::kSlots) {
-            endpoint_.post_word(kCredit, received_, layout::kConsumed);
-            credits_open_++;
-            credit_told_ = received_;
+            tell_credit();
         }
+        // With nothing under way a connection does not notice that the other end is gone: ask.
+        if (state_ == State::Running && idle && !credits_open_ &&
+            Clock::now() - std::max(last_, told_) > kQuiet)
+            tell_credit();
         while (state_ == State::Running && may_send())
             send_next();
     } catch (const Trouble &trouble) {
-        if (!endpoint_.device_gone())
+        if (!leaving(trouble))
             throw;
     }
     if (state_ == State::Running && finished())

@@ -39,6 +39,8 @@ private:
     using Clock = std::chrono::steady_clock;
 
     bool poll();
+    void tell_credit();
+    bool leaving(const Trouble &trouble);
     bool may_send() const;
     void send_next();
     void complete(const ibv_wc &wc);
@@ -60,6 +62,7 @@ private:
     std::uint64_t received_ = 0; ///< messages of the peer that used up a receive
     std::uint64_t credit_told_ = 0;
     Clock::time_point last_ = Clock::now();
+    Clock::time_point told_ = Clock::now();
     State state_ = State::Running;
     std::string reason_;
 };
