@@ -18,11 +18,11 @@ from .results import Results
 GROUPS = {
     "unit": [("unit", "host", 900, 0)],
     "install": [("install", "host", 1200, 0)],
-    "verbs": [("verbs", "vm", 1500, 3072)],
-    "apps": [("apps", "vm", 1800, 3072)],
-    "interop": [("interop", "vm", 600, 2048)],
-    "pair": [("pair", "virtio", 600, 1536), ("pair", "e1000e", 600, 1536)],
-    "life": [("life", "vm", 1800, 2048)],
+    "verbs": [("verbs", "vm", 1800, 3072)],
+    "apps": [("apps", "vm", 2400, 3072)],
+    "interop": [("interop", "vm", 900, 2048)],
+    "pair": [("pair", "virtio", 1200, 1536), ("pair", "e1000e", 1200, 1536)],
+    "life": [("life", "vm", 2400, 2048)],
 }
 
 
