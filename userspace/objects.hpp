@@ -44,9 +44,9 @@ struct Td : HeapObject {
 /// A protection domain, or a parent domain that stands for one.
 struct Pd : HeapObject {
     ibv_pd pd;
-    Pd *parent_of; // what a parent domain stands for, else nullptr
-    Td *td;        // of a parent domain, or nullptr
-    std::atomic<uint32_t> users;
+    Pd *parent_of;               // what a parent domain stands for, else nullptr
+    Td *td;                      // of a parent domain, or nullptr
+    std::atomic<uint32_t> users; // parent domains, QPs and SRQs: the kernel knows no parent domains
 
     static Pd *of(ibv_pd *pd) { return object_of<Pd>(pd); }
 };

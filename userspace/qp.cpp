@@ -95,6 +95,7 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &attr)
         errno = error;
         return nullptr;
     }
+    Pd::of(attr.pd)->users++;
     if (is_single_threaded(attr.pd)) {
         qp->sq.lock().elide();
         qp->rq.lock().elide();
@@ -212,6 +213,7 @@ int destroy_qp(ibv_qp *qp)
         return error;
     }
     purge_cqs(*qp);
+    Pd::of(qp->pd)->users--;
     delete Qp::of(qp);
     return 0;
 }

@@ -56,6 +56,7 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
     }
     srq->vsrq.srq_num = resp.driver.srq_num;
     srq->queue.set_accepting(true);
+    Pd::of(pd)->users++;
     if (is_single_threaded(pd)) {
         srq->queue.lock().elide();
     }
@@ -144,6 +145,7 @@ int destroy_srq(ibv_srq *srq)
     if (const int error = rdmacore::ibv_cmd_destroy_srq(srq); error != 0) {
         return error;
     }
+    Pd::of(srq->pd)->users--;
     delete Srq::of(srq);
     return 0;
 }
