@@ -24,401 +24,400 @@ namespace {
 
 std::string variable(const char *name)
 {
-	const char *value = std::getenv(name);
-	return value ? value : "";
+    const char *value = std::getenv(name);
+    return value ? value : "";
 }
 
 /// Runs @p body in a network namespace ("" is this one).
 void in_namespace(const std::string &name, const std::function<void()> &body)
 {
-	std::exception_ptr problem;
-	std::thread thread([&] {
-		try {
-			if (!name.empty()) {
-				int fd = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
-				if (fd < 0 || setns(fd, CLONE_NEWNET))
-					fail("namespace " + name, errno);
-				close(fd);
-			}
-			body();
-		} catch (...) {
-			problem = std::current_exception();
-		}
-	});
-	thread.join();
-	if (problem)
-		std::rethrow_exception(problem);
+    std::exception_ptr problem;
+    std::thread thread([&] {
+        try {
+            if (!name.empty()) {
+                int fd = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+                if (fd < 0 || setns(fd, CLONE_NEWNET))
+                    fail("namespace " + name, errno);
+                close(fd);
+            }
+            body();
+        } catch (...) {
+            problem = std::current_exception();
+        }
+    });
+    thread.join();
+    if (problem)
+        std::rethrow_exception(problem);
 }
 
 sockaddr_storage address(const std::string &text, std::uint16_t port)
 {
-	sockaddr_storage storage{};
-	auto *v4 = reinterpret_cast<sockaddr_in *>(&storage);
-	auto *v6 = reinterpret_cast<sockaddr_in6 *>(&storage);
-	if (inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(port);
-	} else if (inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
-		v6->sin6_family = AF_INET6;
-		v6->sin6_port = htons(port);
-	} else {
-		fail("not an address: " + text);
-	}
-	return storage;
+    sockaddr_storage storage{};
+    auto *v4 = reinterpret_cast<sockaddr_in *>(&storage);
+    auto *v6 = reinterpret_cast<sockaddr_in6 *>(&storage);
+    if (inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+    } else if (inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(port);
+    } else {
+        fail("not an address: " + text);
+    }
+    return storage;
 }
 
 /// A CM event, copied so that it can be acknowledged at once.
 struct CmEvent {
-	rdma_cm_event_type type;
-	int status;
-	rdma_cm_id *id;
-	std::string data;
-	rdma_ud_param ud;
+    rdma_cm_event_type type;
+    int status;
+    rdma_cm_id *id;
+    std::string data;
+    rdma_ud_param ud;
 };
 
 class CmChannel {
 public:
-	CmChannel() : channel_(need(rdma_create_event_channel(), "rdma_create_event_channel"))
-	{
-		fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
-	}
-	~CmChannel() { rdma_destroy_event_channel(channel_); }
-	CmChannel(const CmChannel &) = delete;
-	CmChannel &operator=(const CmChannel &) = delete;
-	rdma_event_channel *get() const { return channel_; }
+    CmChannel() : channel_(need(rdma_create_event_channel(), "rdma_create_event_channel"))
+    {
+        fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+    }
+    ~CmChannel() { rdma_destroy_event_channel(channel_); }
+    CmChannel(const CmChannel &) = delete;
+    CmChannel &operator=(const CmChannel &) = delete;
+    rdma_event_channel *get() const { return channel_; }
 
-	/// The next event, which must be of @p type.
-	CmEvent wait(rdma_cm_event_type type, bool datagram = false)
-	{
-		Deadline deadline;
-		rdma_cm_event *event = nullptr;
-		while (rdma_get_cm_event(channel_, &event)) {
-			if (errno != EAGAIN && errno != EINTR)
-				fail("rdma_get_cm_event", errno);
-			if (deadline.passed())
-				fail(std::string("no CM event ") + rdma_event_str(type) +
-				     state_of_everything());
-			pollfd poll_fd{channel_->fd, POLLIN, 0};
-			poll(&poll_fd, 1, static_cast<int>(deadline.left().count()));
-		}
-		CmEvent copy{event->event, event->status, event->id, {}, {}};
-		const void *data = datagram ? event->param.ud.private_data : event->param.conn.private_data;
-		std::size_t length = datagram ? event->param.ud.private_data_len :
-						event->param.conn.private_data_len;
-		if (data)
-			copy.data.assign(static_cast<const char *>(data), length);
-		if (datagram)
-			copy.ud = event->param.ud;
-		rdma_ack_cm_event(event);
-		if (copy.type != type)
-			fail(std::string("CM event ") + rdma_event_str(copy.type) + " (status " +
-			     std::to_string(copy.status) + ") instead of " + rdma_event_str(type));
-		return copy;
-	}
+    /// The next event, which must be of @p type.
+    CmEvent wait(rdma_cm_event_type type, bool datagram = false)
+    {
+        Deadline deadline;
+        rdma_cm_event *event = nullptr;
+        while (rdma_get_cm_event(channel_, &event)) {
+            if (errno != EAGAIN && errno != EINTR)
+                fail("rdma_get_cm_event", errno);
+            if (deadline.passed())
+                fail(std::string("no CM event ") + rdma_event_str(type) + state_of_everything());
+            pollfd poll_fd{channel_->fd, POLLIN, 0};
+            poll(&poll_fd, 1, static_cast<int>(deadline.left().count()));
+        }
+        CmEvent copy{event->event, event->status, event->id, {}, {}};
+        const void *data = datagram ? event->param.ud.private_data : event->param.conn.private_data;
+        std::size_t length = datagram ? event->param.ud.private_data_len
+                                      : event->param.conn.private_data_len;
+        if (data)
+            copy.data.assign(static_cast<const char *>(data), length);
+        if (datagram)
+            copy.ud = event->param.ud;
+        rdma_ack_cm_event(event);
+        if (copy.type != type)
+            fail(std::string("CM event ") + rdma_event_str(copy.type) + " (status " +
+                 std::to_string(copy.status) + ") instead of " + rdma_event_str(type));
+        return copy;
+    }
 
 private:
-	rdma_event_channel *channel_;
+    rdma_event_channel *channel_;
 };
 
 using CmId = Handle<rdma_cm_id, rdma_destroy_id>;
 
 /// A QP with its own PD, CQ and memory on a CM id.
 struct CmQp {
-	CmQp(rdma_cm_id *cm_id, ibv_qp_type type)
-		: id(cm_id), pd(alloc_pd(cm_id->verbs)), cq(cm_id->verbs, 64), buffer(pd.get(), 16384)
-	{
-		ibv_qp_init_attr init = QpConfig{.type = type}.attr(cq.get(), cq.get());
-		check(rdma_create_qp(id, pd.get(), &init), "rdma_create_qp");
-		watch(id->qp);
-	}
-	~CmQp()
-	{
-		unwatch(id->qp);
-		rdma_destroy_qp(id);
-	}
-	CmQp(const CmQp &) = delete;
-	CmQp &operator=(const CmQp &) = delete;
+    CmQp(rdma_cm_id *cm_id, ibv_qp_type type)
+        : id(cm_id), pd(alloc_pd(cm_id->verbs)), cq(cm_id->verbs, 64), buffer(pd.get(), 16384)
+    {
+        ibv_qp_init_attr init = QpConfig{.type = type}.attr(cq.get(), cq.get());
+        check(rdma_create_qp(id, pd.get(), &init), "rdma_create_qp");
+        watch(id->qp);
+    }
+    ~CmQp()
+    {
+        unwatch(id->qp);
+        rdma_destroy_qp(id);
+    }
+    CmQp(const CmQp &) = delete;
+    CmQp &operator=(const CmQp &) = delete;
 
-	void post_recv(std::uint64_t wr_id, std::size_t offset, std::size_t length) const
-	{
-		ibv_sge sge = buffer.sge(offset, length);
-		ibv_recv_wr wr{wr_id, nullptr, &sge, 1};
-		ibv_recv_wr *bad = nullptr;
-		check(ibv_post_recv(id->qp, &wr, &bad), "ibv_post_recv");
-	}
-	void post(SendWr wr) const
-	{
-		ibv_send_wr *bad = nullptr;
-		check(ibv_post_send(id->qp, wr.raw(), &bad), "ibv_post_send");
-	}
+    void post_recv(std::uint64_t wr_id, std::size_t offset, std::size_t length) const
+    {
+        ibv_sge sge = buffer.sge(offset, length);
+        ibv_recv_wr wr{wr_id, nullptr, &sge, 1};
+        ibv_recv_wr *bad = nullptr;
+        check(ibv_post_recv(id->qp, &wr, &bad), "ibv_post_recv");
+    }
+    void post(SendWr wr) const
+    {
+        ibv_send_wr *bad = nullptr;
+        check(ibv_post_send(id->qp, wr.raw(), &bad), "ibv_post_send");
+    }
 
-	rdma_cm_id *id;
-	Pd pd;
-	Cq cq;
-	Buffer buffer;
+    rdma_cm_id *id;
+    Pd pd;
+    Cq cq;
+    Buffer buffer;
 };
 
 class CmCore : public testing::Test {
 protected:
-	/// Listens on b's address.
-	void listen(rdma_port_space space)
-	{
-		in_namespace(variable("ROX_NS_B"), [&] {
-			rdma_cm_id *id = nullptr;
-			check(rdma_create_id(server_channel.get(), &id, nullptr, space), "rdma_create_id");
-			listener = CmId(id);
-			sockaddr_storage here = address(server_address, port);
-			check(rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&here)), "rdma_bind_addr");
-			check(rdma_listen(id, 16), "rdma_listen");
-		});
-	}
-	/// A client id on a that knows its route to b.
-	CmId resolved(rdma_port_space space)
-	{
-		rdma_cm_id *id = nullptr;
-		check(rdma_create_id(client_channel.get(), &id, nullptr, space), "rdma_create_id");
-		CmId client(id);
-		sockaddr_storage there = address(server_address, port);
-		check(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 3000),
-		      "rdma_resolve_addr");
-		client_channel.wait(RDMA_CM_EVENT_ADDR_RESOLVED);
-		check(rdma_resolve_route(id, 3000), "rdma_resolve_route");
-		client_channel.wait(RDMA_CM_EVENT_ROUTE_RESOLVED);
-		return client;
-	}
-	static rdma_conn_param parameters(const std::string &data)
-	{
-		rdma_conn_param param{};
-		param.private_data = data.data();
-		param.private_data_len = static_cast<std::uint8_t>(data.size());
-		param.responder_resources = 4;
-		param.initiator_depth = 4;
-		param.retry_count = 7;
-		param.rnr_retry_count = 7;
-		return param;
-	}
-	static bool starts_with(const std::string &text, const std::string &beginning)
-	{
-		return text.compare(0, beginning.size(), beginning) == 0;
-	}
-	/// Both ends send to the other.
-	static void expect_data(const CmQp &one, const CmQp &two)
-	{
-		for (auto [from, to] : {std::pair{&one, &two}, {&two, &one}}) {
-			fill(from->buffer.bytes(0, 3000), 5);
-			to->post_recv(1, 8192, 4096);
-			from->post(SendWr::send({from->buffer.sge(0, 3000)}).id(2));
-			EXPECT_TRUE(is(from->cq.one(), 2, IBV_WC_SEND));
-			EXPECT_TRUE(is(to->cq.one(), 1, IBV_WC_RECV));
-			EXPECT_TRUE(filled(to->buffer.bytes(8192, 3000), 5));
-		}
-	}
+    /// Listens on b's address.
+    void listen(rdma_port_space space)
+    {
+        in_namespace(variable("ROX_NS_B"), [&] {
+            rdma_cm_id *id = nullptr;
+            check(rdma_create_id(server_channel.get(), &id, nullptr, space), "rdma_create_id");
+            listener = CmId(id);
+            sockaddr_storage here = address(server_address, port);
+            check(rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&here)), "rdma_bind_addr");
+            check(rdma_listen(id, 16), "rdma_listen");
+        });
+    }
+    /// A client id on a that knows its route to b.
+    CmId resolved(rdma_port_space space)
+    {
+        rdma_cm_id *id = nullptr;
+        check(rdma_create_id(client_channel.get(), &id, nullptr, space), "rdma_create_id");
+        CmId client(id);
+        sockaddr_storage there = address(server_address, port);
+        check(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 3000),
+              "rdma_resolve_addr");
+        client_channel.wait(RDMA_CM_EVENT_ADDR_RESOLVED);
+        check(rdma_resolve_route(id, 3000), "rdma_resolve_route");
+        client_channel.wait(RDMA_CM_EVENT_ROUTE_RESOLVED);
+        return client;
+    }
+    static rdma_conn_param parameters(const std::string &data)
+    {
+        rdma_conn_param param{};
+        param.private_data = data.data();
+        param.private_data_len = static_cast<std::uint8_t>(data.size());
+        param.responder_resources = 4;
+        param.initiator_depth = 4;
+        param.retry_count = 7;
+        param.rnr_retry_count = 7;
+        return param;
+    }
+    static bool starts_with(const std::string &text, const std::string &beginning)
+    {
+        return text.compare(0, beginning.size(), beginning) == 0;
+    }
+    /// Both ends send to the other.
+    static void expect_data(const CmQp &one, const CmQp &two)
+    {
+        for (auto [from, to] : {std::pair{&one, &two}, {&two, &one}}) {
+            fill(from->buffer.bytes(0, 3000), 5);
+            to->post_recv(1, 8192, 4096);
+            from->post(SendWr::send({from->buffer.sge(0, 3000)}).id(2));
+            EXPECT_TRUE(is(from->cq.one(), 2, IBV_WC_SEND));
+            EXPECT_TRUE(is(to->cq.one(), 1, IBV_WC_RECV));
+            EXPECT_TRUE(filled(to->buffer.bytes(8192, 3000), 5));
+        }
+    }
 
-	void connect_and_part(const std::string &server, std::uint16_t at)
-	{
-		server_address = server;
-		port = at;
-		listen(RDMA_PS_TCP);
-		CmId client = resolved(RDMA_PS_TCP);
-		EXPECT_EQ(device_a(), ibv_get_device_name(client->verbs->device));
-		CmQp client_qp(client.get(), IBV_QPT_RC);
-		std::string hello = "hello from the client";
-		rdma_conn_param param = parameters(hello);
-		check(rdma_connect(client.get(), &param), "rdma_connect");
+    void connect_and_part(const std::string &server, std::uint16_t at)
+    {
+        server_address = server;
+        port = at;
+        listen(RDMA_PS_TCP);
+        CmId client = resolved(RDMA_PS_TCP);
+        EXPECT_EQ(device_a(), ibv_get_device_name(client->verbs->device));
+        CmQp client_qp(client.get(), IBV_QPT_RC);
+        std::string hello = "hello from the client";
+        rdma_conn_param param = parameters(hello);
+        check(rdma_connect(client.get(), &param), "rdma_connect");
 
-		CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST);
-		EXPECT_TRUE(starts_with(request.data, hello));
-		CmId accepted(request.id);
-		EXPECT_EQ(device_b(), ibv_get_device_name(accepted->verbs->device));
-		{
-			CmQp server_qp(accepted.get(), IBV_QPT_RC);
-			std::string welcome = "welcome by the server";
-			param = parameters(welcome);
-			check(rdma_accept(accepted.get(), &param), "rdma_accept");
-			CmEvent established = client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-			EXPECT_TRUE(starts_with(established.data, welcome));
-			server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-			expect_data(client_qp, server_qp);
+        CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST);
+        EXPECT_TRUE(starts_with(request.data, hello));
+        CmId accepted(request.id);
+        EXPECT_EQ(device_b(), ibv_get_device_name(accepted->verbs->device));
+        {
+            CmQp server_qp(accepted.get(), IBV_QPT_RC);
+            std::string welcome = "welcome by the server";
+            param = parameters(welcome);
+            check(rdma_accept(accepted.get(), &param), "rdma_accept");
+            CmEvent established = client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+            EXPECT_TRUE(starts_with(established.data, welcome));
+            server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+            expect_data(client_qp, server_qp);
 
-			client_qp.post_recv(9, 0, 100);
-			check(rdma_disconnect(client.get()), "rdma_disconnect");
-			server_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
-			check(rdma_disconnect(accepted.get()), "the answering rdma_disconnect");
-			client_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
-			EXPECT_TRUE(is_error(client_qp.cq.one(), 9, IBV_WC_WR_FLUSH_ERR))
-				<< "disconnecting moves the QP to ERR";
-		}
-	}
+            client_qp.post_recv(9, 0, 100);
+            check(rdma_disconnect(client.get()), "rdma_disconnect");
+            server_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
+            check(rdma_disconnect(accepted.get()), "the answering rdma_disconnect");
+            client_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
+            EXPECT_TRUE(is_error(client_qp.cq.one(), 9, IBV_WC_WR_FLUSH_ERR))
+                << "disconnecting moves the QP to ERR";
+        }
+    }
 
-	CmChannel server_channel;
-	CmChannel client_channel;
-	CmId listener;
-	std::string server_address = variable("ROX_ADDR_B");
-	std::uint16_t port = 20101;
+    CmChannel server_channel;
+    CmChannel client_channel;
+    CmId listener;
+    std::string server_address = variable("ROX_ADDR_B");
+    std::uint16_t port = 20101;
 };
 
 TEST_F(CmCore, RcConnectsSendsAndDisconnects)
 {
-	connect_and_part(variable("ROX_ADDR_B"), 20102);
+    connect_and_part(variable("ROX_ADDR_B"), 20102);
 }
 
 TEST_F(CmCore, RcOverIpv6)
 {
-	connect_and_part(variable("ROX_ADDR6_B"), 20103);
+    connect_and_part(variable("ROX_ADDR6_B"), 20103);
 }
 
 TEST_F(CmCore, RejectionCarriesItsDataAndReason)
 {
-	listen(RDMA_PS_TCP);
-	CmId client = resolved(RDMA_PS_TCP);
-	CmQp client_qp(client.get(), IBV_QPT_RC);
-	rdma_conn_param param = parameters("");
-	check(rdma_connect(client.get(), &param), "rdma_connect");
-	CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST);
-	CmId refused(request.id);
-	std::string reason = "no room";
-	check(rdma_reject(refused.get(), reason.data(), std::uint8_t(reason.size())), "rdma_reject");
-	CmEvent rejected = client_channel.wait(RDMA_CM_EVENT_REJECTED);
-	EXPECT_TRUE(starts_with(rejected.data, reason));
-	EXPECT_EQ(rejected.status, 28) << "consumer defined";
+    listen(RDMA_PS_TCP);
+    CmId client = resolved(RDMA_PS_TCP);
+    CmQp client_qp(client.get(), IBV_QPT_RC);
+    rdma_conn_param param = parameters("");
+    check(rdma_connect(client.get(), &param), "rdma_connect");
+    CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST);
+    CmId refused(request.id);
+    std::string reason = "no room";
+    check(rdma_reject(refused.get(), reason.data(), std::uint8_t(reason.size())), "rdma_reject");
+    CmEvent rejected = client_channel.wait(RDMA_CM_EVENT_REJECTED);
+    EXPECT_TRUE(starts_with(rejected.data, reason));
+    EXPECT_EQ(rejected.status, 28) << "consumer defined";
 }
 
 TEST_F(CmCore, NobodyListeningIsARejection)
 {
-	port = 20999;
-	CmId client = resolved(RDMA_PS_TCP);
-	CmQp client_qp(client.get(), IBV_QPT_RC);
-	rdma_conn_param param = parameters("");
-	check(rdma_connect(client.get(), &param), "rdma_connect");
-	EXPECT_EQ(client_channel.wait(RDMA_CM_EVENT_REJECTED).status, 8) << "invalid service id";
+    port = 20999;
+    CmId client = resolved(RDMA_PS_TCP);
+    CmQp client_qp(client.get(), IBV_QPT_RC);
+    rdma_conn_param param = parameters("");
+    check(rdma_connect(client.get(), &param), "rdma_connect");
+    EXPECT_EQ(client_channel.wait(RDMA_CM_EVENT_REJECTED).status, 8) << "invalid service id";
 }
 
 TEST_F(CmCore, UnreachableAddressesDoNotResolve)
 {
-	rdma_cm_id *id = nullptr;
-	check(rdma_create_id(client_channel.get(), &id, nullptr, RDMA_PS_TCP), "rdma_create_id");
-	CmId client(id);
-	sockaddr_storage there = address("203.0.113.77", 1);
-	// No route: either at once or by an event.
-	if (!rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 1000))
-		client_channel.wait(RDMA_CM_EVENT_ADDR_ERROR);
-	else
-		EXPECT_NE(errno, 0);
+    rdma_cm_id *id = nullptr;
+    check(rdma_create_id(client_channel.get(), &id, nullptr, RDMA_PS_TCP), "rdma_create_id");
+    CmId client(id);
+    sockaddr_storage there = address("203.0.113.77", 1);
+    // No route: either at once or by an event.
+    if (!rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 1000))
+        client_channel.wait(RDMA_CM_EVENT_ADDR_ERROR);
+    else
+        EXPECT_NE(errno, 0);
 }
 
 TEST_F(CmCore, ServerMayDisconnect)
 {
-	listen(RDMA_PS_TCP);
-	CmId client = resolved(RDMA_PS_TCP);
-	CmQp client_qp(client.get(), IBV_QPT_RC);
-	rdma_conn_param param = parameters("");
-	check(rdma_connect(client.get(), &param), "rdma_connect");
-	CmId accepted(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
-	CmQp server_qp(accepted.get(), IBV_QPT_RC);
-	check(rdma_accept(accepted.get(), &param), "rdma_accept");
-	client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-	server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-	check(rdma_disconnect(accepted.get()), "rdma_disconnect");
-	client_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
-	check(rdma_disconnect(client.get()), "the answering rdma_disconnect");
-	server_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
+    listen(RDMA_PS_TCP);
+    CmId client = resolved(RDMA_PS_TCP);
+    CmQp client_qp(client.get(), IBV_QPT_RC);
+    rdma_conn_param param = parameters("");
+    check(rdma_connect(client.get(), &param), "rdma_connect");
+    CmId accepted(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
+    CmQp server_qp(accepted.get(), IBV_QPT_RC);
+    check(rdma_accept(accepted.get(), &param), "rdma_accept");
+    client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+    server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+    check(rdma_disconnect(accepted.get()), "rdma_disconnect");
+    client_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
+    check(rdma_disconnect(client.get()), "the answering rdma_disconnect");
+    server_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
 }
 
 TEST_F(CmCore, UdResolvesItsPeer)
 {
-	listen(RDMA_PS_UDP);
-	CmId client = resolved(RDMA_PS_UDP);
-	CmQp client_qp(client.get(), IBV_QPT_UD);
-	std::string hello = "a datagram";
-	rdma_conn_param param = parameters(hello);
-	check(rdma_connect(client.get(), &param), "rdma_connect");
-	CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST, true);
-	EXPECT_TRUE(starts_with(request.data, hello));
-	CmId accepted(request.id);
-	CmQp server_qp(accepted.get(), IBV_QPT_UD);
-	rdma_conn_param answer = parameters("");
-	answer.qp_num = accepted->qp->qp_num;
-	check(rdma_accept(accepted.get(), &answer), "rdma_accept");
-	CmEvent established = client_channel.wait(RDMA_CM_EVENT_ESTABLISHED, true);
-	EXPECT_EQ(established.ud.qp_num, accepted->qp->qp_num);
+    listen(RDMA_PS_UDP);
+    CmId client = resolved(RDMA_PS_UDP);
+    CmQp client_qp(client.get(), IBV_QPT_UD);
+    std::string hello = "a datagram";
+    rdma_conn_param param = parameters(hello);
+    check(rdma_connect(client.get(), &param), "rdma_connect");
+    CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST, true);
+    EXPECT_TRUE(starts_with(request.data, hello));
+    CmId accepted(request.id);
+    CmQp server_qp(accepted.get(), IBV_QPT_UD);
+    rdma_conn_param answer = parameters("");
+    answer.qp_num = accepted->qp->qp_num;
+    check(rdma_accept(accepted.get(), &answer), "rdma_accept");
+    CmEvent established = client_channel.wait(RDMA_CM_EVENT_ESTABLISHED, true);
+    EXPECT_EQ(established.ud.qp_num, accepted->qp->qp_num);
 
-	Ah ah(need(ibv_create_ah(client_qp.pd.get(), &established.ud.ah_attr), "ibv_create_ah"));
-	fill(client_qp.buffer.bytes(0, 1000), 8);
-	server_qp.post_recv(1, 8192, 4096);
-	client_qp.post(SendWr::send({client_qp.buffer.sge(0, 1000)})
-			       .id(2)
-			       .to(ah.get(), established.ud.qp_num, established.ud.qkey));
-	EXPECT_TRUE(is(client_qp.cq.one(), 2, IBV_WC_SEND));
-	EXPECT_TRUE(is(server_qp.cq.one(), 1, IBV_WC_RECV));
-	EXPECT_TRUE(filled(server_qp.buffer.bytes(8192 + 40, 1000), 8));
+    Ah ah(need(ibv_create_ah(client_qp.pd.get(), &established.ud.ah_attr), "ibv_create_ah"));
+    fill(client_qp.buffer.bytes(0, 1000), 8);
+    server_qp.post_recv(1, 8192, 4096);
+    client_qp.post(SendWr::send({client_qp.buffer.sge(0, 1000)})
+                       .id(2)
+                       .to(ah.get(), established.ud.qp_num, established.ud.qkey));
+    EXPECT_TRUE(is(client_qp.cq.one(), 2, IBV_WC_SEND));
+    EXPECT_TRUE(is(server_qp.cq.one(), 1, IBV_WC_RECV));
+    EXPECT_TRUE(filled(server_qp.buffer.bytes(8192 + 40, 1000), 8));
 }
 
 TEST_F(CmCore, UcConnects)
 {
-	// Only rdma_create_ep makes ids for UC.
-	auto endpoint = [&](bool passive) {
-		rdma_addrinfo hints{};
-		rdma_addrinfo *info = nullptr;
-		hints.ai_port_space = RDMA_PS_TCP;
-		hints.ai_qp_type = IBV_QPT_UC;
-		hints.ai_flags = RAI_NUMERICHOST | (passive ? RAI_PASSIVE : 0);
-		check(rdma_getaddrinfo(server_address.c_str(), "20104", &hints, &info), "rdma_getaddrinfo");
-		rdma_cm_id *id = nullptr;
-		int result = rdma_create_ep(&id, info, nullptr, nullptr);
-		int error = errno;
-		rdma_freeaddrinfo(info);
-		if (result)
-			fail("rdma_create_ep", error);
-		return id;
-	};
-	auto destroy = [](rdma_cm_id *id) {
-		if (id)
-			rdma_destroy_ep(id);
-	};
-	std::unique_ptr<rdma_cm_id, decltype(destroy)> passive(nullptr, destroy);
-	in_namespace(variable("ROX_NS_B"), [&] {
-		passive.reset(endpoint(true));
-		check(rdma_listen(passive.get(), 4), "rdma_listen");
-	});
-	std::unique_ptr<rdma_cm_id, decltype(destroy)> active(endpoint(false), destroy);
-	check(rdma_migrate_id(active.get(), client_channel.get()), "rdma_migrate_id");
-	check(rdma_migrate_id(passive.get(), server_channel.get()), "rdma_migrate_id");
-	CmQp client_qp(active.get(), IBV_QPT_UC);
-	rdma_conn_param param = parameters("");
-	check(rdma_connect(active.get(), &param), "rdma_connect");
-	CmId accepted(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
-	CmQp server_qp(accepted.get(), IBV_QPT_UC);
-	check(rdma_accept(accepted.get(), &param), "rdma_accept");
-	client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-	server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-	EXPECT_EQ(active->qp->qp_type, IBV_QPT_UC);
-	expect_data(client_qp, server_qp);
-	check(rdma_disconnect(active.get()), "rdma_disconnect");
-	server_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
-	check(rdma_disconnect(accepted.get()), "the answering rdma_disconnect");
-	client_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
+    // Only rdma_create_ep makes ids for UC.
+    auto endpoint = [&](bool passive) {
+        rdma_addrinfo hints{};
+        rdma_addrinfo *info = nullptr;
+        hints.ai_port_space = RDMA_PS_IB; // the kernel takes TCP for RC
+        hints.ai_qp_type = IBV_QPT_UC;
+        hints.ai_flags = RAI_NUMERICHOST | (passive ? RAI_PASSIVE : 0);
+        check(rdma_getaddrinfo(server_address.c_str(), "20104", &hints, &info), "rdma_getaddrinfo");
+        rdma_cm_id *id = nullptr;
+        int result = rdma_create_ep(&id, info, nullptr, nullptr);
+        int error = errno;
+        rdma_freeaddrinfo(info);
+        if (result)
+            fail("rdma_create_ep", error);
+        return id;
+    };
+    auto destroy = [](rdma_cm_id *id) {
+        if (id)
+            rdma_destroy_ep(id);
+    };
+    std::unique_ptr<rdma_cm_id, decltype(destroy)> passive(nullptr, destroy);
+    in_namespace(variable("ROX_NS_B"), [&] {
+        passive.reset(endpoint(true));
+        check(rdma_listen(passive.get(), 4), "rdma_listen");
+    });
+    std::unique_ptr<rdma_cm_id, decltype(destroy)> active(endpoint(false), destroy);
+    check(rdma_migrate_id(active.get(), client_channel.get()), "rdma_migrate_id");
+    check(rdma_migrate_id(passive.get(), server_channel.get()), "rdma_migrate_id");
+    CmQp client_qp(active.get(), IBV_QPT_UC);
+    rdma_conn_param param = parameters("");
+    check(rdma_connect(active.get(), &param), "rdma_connect");
+    CmId accepted(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
+    CmQp server_qp(accepted.get(), IBV_QPT_UC);
+    check(rdma_accept(accepted.get(), &param), "rdma_accept");
+    client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+    server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+    EXPECT_EQ(active->qp->qp_type, IBV_QPT_UC);
+    expect_data(client_qp, server_qp);
+    check(rdma_disconnect(active.get()), "rdma_disconnect");
+    server_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
+    check(rdma_disconnect(accepted.get()), "the answering rdma_disconnect");
+    client_channel.wait(RDMA_CM_EVENT_DISCONNECTED);
 }
 
 TEST_F(CmCore, FiftyConnectionsAtOnce)
 {
-	constexpr std::size_t kCount = 50;
-	listen(RDMA_PS_TCP);
-	std::vector<CmId> ids;
-	std::vector<std::unique_ptr<CmQp>> qps;
-	rdma_conn_param param = parameters("");
-	for (std::size_t i = 0; i < kCount; i++) {
-		ids.push_back(resolved(RDMA_PS_TCP));
-		qps.push_back(std::make_unique<CmQp>(ids.back().get(), IBV_QPT_RC));
-		check(rdma_connect(ids.back().get(), &param), "rdma_connect");
-		ids.emplace_back(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
-		qps.push_back(std::make_unique<CmQp>(ids.back().get(), IBV_QPT_RC));
-		check(rdma_accept(ids.back().get(), &param), "rdma_accept");
-		client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-		server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
-	}
-	for (std::size_t i = 0; i < 2 * kCount; i += 2)
-		expect_data(*qps[i], *qps[i + 1]);
-	qps.clear();
+    constexpr std::size_t kCount = 50;
+    listen(RDMA_PS_TCP);
+    std::vector<CmId> ids;
+    std::vector<std::unique_ptr<CmQp>> qps;
+    rdma_conn_param param = parameters("");
+    for (std::size_t i = 0; i < kCount; i++) {
+        ids.push_back(resolved(RDMA_PS_TCP));
+        qps.push_back(std::make_unique<CmQp>(ids.back().get(), IBV_QPT_RC));
+        check(rdma_connect(ids.back().get(), &param), "rdma_connect");
+        ids.emplace_back(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
+        qps.push_back(std::make_unique<CmQp>(ids.back().get(), IBV_QPT_RC));
+        check(rdma_accept(ids.back().get(), &param), "rdma_accept");
+        client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+        server_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
+    }
+    for (std::size_t i = 0; i < 2 * kCount; i += 2)
+        expect_data(*qps[i], *qps[i + 1]);
+    qps.clear();
 }
 
 } // namespace

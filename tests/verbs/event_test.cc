@@ -18,281 +18,281 @@ namespace {
 
 class EventCore : public PairTest {
 protected:
-	Buffer near = a.buffer(4096);
-	Buffer far = b.buffer(4096);
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
 };
 
 TEST_F(EventCore, FirstMessageInRtrEstablishesTheConnection)
 {
-	make();
-	a.qp->to_init();
-	b.qp->to_init();
-	Params params;
-	a.qp->to_rtr(params, address_of(a.context, b.context), b.qp->number());
-	b.qp->to_rtr(params.mirrored(), address_of(b.context, a.context), a.qp->number());
-	a.qp->to_rts(params);
-	b.qp->post_recv(1, {far.sge(0, 100)});
-	a.qp->post(SendWr::send({near.sge(0, 100)}).id(2));
-	EXPECT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND));
-	EXPECT_TRUE(is(b.recv_cq.one(), 1, IBV_WC_RECV)) << "RTR receives";
-	b.context.wait_event(IBV_EVENT_COMM_EST, b.qp->get());
-	a.qp->post(SendWr::write({near.sge(0, 8)}, remote(far)).id(3));
-	EXPECT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_WRITE));
-	EXPECT_FALSE(b.context.has_event(IBV_EVENT_COMM_EST, b.qp->get())) << "only once";
-	EXPECT_EQ(b.qp->state(), IBV_QPS_RTR);
-	b.qp->to_rts(params.mirrored());
-	expect_works();
+    make();
+    a.qp->to_init();
+    b.qp->to_init();
+    Params params;
+    a.qp->to_rtr(params, address_of(a.context, b.context), b.qp->number());
+    b.qp->to_rtr(params.mirrored(), address_of(b.context, a.context), a.qp->number());
+    a.qp->to_rts(params);
+    b.qp->post_recv(1, {far.sge(0, 100)});
+    a.qp->post(SendWr::send({near.sge(0, 100)}).id(2));
+    EXPECT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND));
+    EXPECT_TRUE(is(b.recv_cq.one(), 1, IBV_WC_RECV)) << "RTR receives";
+    b.context.wait_event(IBV_EVENT_COMM_EST, b.qp->get());
+    a.qp->post(SendWr::write({near.sge(0, 8)}, remote(far)).id(3));
+    EXPECT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_WRITE));
+    EXPECT_FALSE(b.context.has_event(IBV_EVENT_COMM_EST, b.qp->get())) << "only once";
+    EXPECT_EQ(b.qp->state(), IBV_QPS_RTR);
+    b.qp->to_rts(params.mirrored());
+    expect_works();
 }
 
 TEST_F(EventCore, MessageInRtsEstablishesNothing)
 {
-	start();
-	expect_works();
-	EXPECT_FALSE(b.context.has_event(IBV_EVENT_COMM_EST, b.qp->get()));
+    start();
+    expect_works();
+    EXPECT_FALSE(b.context.has_event(IBV_EVENT_COMM_EST, b.qp->get()));
 }
 
 TEST_F(EventCore, LastWqeOfAnSrqQpIsReportedOnceInErr)
 {
-	Srq srq(b.pd.get());
-	make({}, {.srq = srq.get()});
-	connect();
-	srq.post(1, {far.sge(0, 100)});
-	ASSERT_EQ(b.qp->move(IBV_QPS_ERR), 0);
-	b.context.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp->get());
-	ASSERT_EQ(b.qp->move(IBV_QPS_ERR), 0);
-	EXPECT_FALSE(b.context.has_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp->get()));
-	b.qp.reset();
+    Srq srq(b.pd.get());
+    make({}, {.srq = srq.get()});
+    connect();
+    srq.post(1, {far.sge(0, 100)});
+    ASSERT_EQ(b.qp->move(IBV_QPS_ERR), 0);
+    b.context.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp->get());
+    ASSERT_EQ(b.qp->move(IBV_QPS_ERR), 0);
+    EXPECT_FALSE(b.context.has_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp->get()));
+    b.qp.reset();
 }
 
 TEST_F(EventCore, LastWqeIsReportedWhenTheDeviceItselfFailsTheQp)
 {
-	Srq srq(b.pd.get());
-	make({}, {.srq = srq.get()});
-	connect();
-	Remote bad = remote(far);
-	bad.rkey ^= 0x00ff00;
-	a.qp->post(SendWr::write({near.sge(0, 8)}, bad).id(1));
-	EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_REM_ACCESS_ERR));
-	b.context.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp->get());
-	b.qp.reset();
+    Srq srq(b.pd.get());
+    make({}, {.srq = srq.get()});
+    connect();
+    Remote bad = remote(far);
+    bad.rkey ^= 0x00ff00;
+    a.qp->post(SendWr::write({near.sge(0, 8)}, bad).id(1));
+    EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_REM_ACCESS_ERR));
+    b.context.wait_event(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp->get());
+    b.qp.reset();
 }
 
 TEST_F(EventCore, LocalErrorOfTheRequesterRaisesNoEvent)
 {
-	start();
-	ibv_sge bad = near.sge(0, 8);
-	bad.lkey ^= 0x00ff00;
-	a.qp->post(SendWr::send({bad}).id(1));
-	EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_LOC_PROT_ERR));
-	EXPECT_FALSE(a.context.has_event(IBV_EVENT_QP_FATAL, a.qp->get()))
-		<< "the completion says it";
+    start();
+    ibv_sge bad = near.sge(0, 8);
+    bad.lkey ^= 0x00ff00;
+    a.qp->post(SendWr::send({bad}).id(1));
+    EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_LOC_PROT_ERR));
+    EXPECT_FALSE(a.context.has_event(IBV_EVENT_QP_FATAL, a.qp->get())) << "the completion says it";
 }
 
 TEST_F(EventCore, DestroyWaitsForTheEventToBeAcknowledged)
 {
-	start();
-	Remote bad = remote(far);
-	bad.rkey ^= 0x00ff00;
-	a.qp->post(SendWr::write({near.sge(0, 8)}, bad).id(1));
-	a.send_cq.one();
-	b.context.wait_event(IBV_EVENT_QP_ACCESS_ERR, b.qp->get()); // acknowledges
-	EXPECT_EQ(b.qp->destroy(), 0);
-	b.qp.reset();
+    start();
+    Remote bad = remote(far);
+    bad.rkey ^= 0x00ff00;
+    a.qp->post(SendWr::write({near.sge(0, 8)}, bad).id(1));
+    a.send_cq.one();
+    b.context.wait_event(IBV_EVENT_QP_ACCESS_ERR, b.qp->get()); // acknowledges
+    EXPECT_EQ(b.qp->destroy(), 0);
+    b.qp.reset();
 }
 
 /// A device of its own on a veth pair in this namespace.
 class PortCore : public testing::Test {
 protected:
-	static constexpr const char *kDevice = "roxevent";
+    static constexpr const char *kDevice = "roxevent";
 
-	void SetUp() override
-	{
-		const char *type = std::getenv("ROX_TYPE");
-		run("ip link add roxev0 mtu 9000 type veth peer name roxev1 mtu 9000");
-		run("ip address add 10.77.0.1/24 dev roxev0");
-		run("ip link set roxev0 up");
-		run("ip link set roxev1 up");
-		run(std::string("rdma link add ") + kDevice + " type " + (type ? type : "rox") +
-		    " netdev roxev0");
-		ASSERT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) == 0; }));
-	}
-	void TearDown() override
-	{
-		if (access("/sys/class/infiniband/roxevent", F_OK) == 0) {
-			EXPECT_EQ(shell(std::string("rdma link delete ") + kDevice), 0);
-		}
-		shell("ip link delete roxev0");
-		EXPECT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) != 0; }));
-	}
-	static void run(const std::string &command)
-	{
-		std::string output;
-		if (shell(command, &output))
-			fail(command + ": " + output);
-	}
+    void SetUp() override
+    {
+        const char *type = std::getenv("ROX_TYPE");
+        run("ip link add roxev0 mtu 9000 type veth peer name roxev1 mtu 9000");
+        run("ip address add 10.77.0.1/24 dev roxev0");
+        run("ip link set roxev0 up");
+        run("ip link set roxev1 up");
+        run(std::string("rdma link add ") + kDevice + " type " + (type ? type : "rox") +
+            " netdev roxev0");
+        ASSERT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) == 0; }));
+    }
+    void TearDown() override
+    {
+        if (access("/sys/class/infiniband/roxevent", F_OK) == 0) {
+            EXPECT_EQ(shell(std::string("rdma link delete ") + kDevice), 0);
+        }
+        shell("ip link delete roxev0");
+        EXPECT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) != 0; }));
+    }
+    static void run(const std::string &command)
+    {
+        std::string output;
+        if (shell(command, &output))
+            fail(command + ": " + output);
+    }
 
-	/// Objects of every kind, as a program holds them when its device goes.
-	struct Program {
-		ibv_context *context = need(open_device(kDevice), "open");
-		ibv_pd *pd = need(ibv_alloc_pd(context), "pd");
-		Memory memory{8192};
-		ibv_mr *mr = need(ibv_reg_mr(pd, memory.data(), 8192, kAllAccess), "mr");
-		ibv_comp_channel *channel = need(ibv_create_comp_channel(context), "channel");
-		ibv_cq *cq = need(ibv_create_cq(context, 16, nullptr, channel, 0), "cq");
-		ibv_qp *qp = create_qp();
+    /// Objects of every kind, as a program holds them when its device goes.
+    struct Program {
+        ibv_context *context = need(open_device(kDevice), "open");
+        ibv_pd *pd = need(ibv_alloc_pd(context), "pd");
+        Memory memory{8192};
+        ibv_mr *mr = need(ibv_reg_mr(pd, memory.data(), 8192, kAllAccess), "mr");
+        ibv_comp_channel *channel = need(ibv_create_comp_channel(context), "channel");
+        ibv_cq *cq = need(ibv_create_cq(context, 16, nullptr, channel, 0), "cq");
+        ibv_qp *qp = create_qp();
 
-		ibv_qp *create_qp() const
-		{
-			ibv_qp_init_attr init = QpConfig{}.attr(cq, cq);
-			return need(ibv_create_qp(pd, &init), "qp");
-		}
-		/// Each call may say that the device is gone, but each must return.
-		void end() const
-		{
-			for (int result : {ibv_destroy_qp(qp), ibv_destroy_cq(cq),
-					   ibv_destroy_comp_channel(channel), ibv_dereg_mr(mr),
-					   ibv_dealloc_pd(pd)})
-				EXPECT_TRUE(result == 0 || result == EIO || result == ENODEV ||
-					    result == EBUSY)
-					<< result;
-			EXPECT_EQ(ibv_close_device(context), 0);
-		}
-	};
-	static bool fatal(ibv_context *context)
-	{
-		ibv_async_event event{};
-		int flags = fcntl(context->async_fd, F_GETFL);
-		fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK);
-		return eventually([&] {
-			if (ibv_get_async_event(context, &event))
-				return false;
-			ibv_ack_async_event(&event);
-			return event.event_type == IBV_EVENT_DEVICE_FATAL;
-		});
-	}
+        ibv_qp *create_qp() const
+        {
+            ibv_qp_init_attr init = QpConfig{}.attr(cq, cq);
+            return need(ibv_create_qp(pd, &init), "qp");
+        }
+        /// Each call may say that the device is gone, but each must return.
+        void end() const
+        {
+            for (int result :
+                 {ibv_destroy_qp(qp), ibv_destroy_cq(cq), ibv_destroy_comp_channel(channel),
+                  ibv_dereg_mr(mr), ibv_dealloc_pd(pd)})
+                EXPECT_TRUE(result == 0 || result == EIO || result == ENODEV || result == EBUSY)
+                    << result;
+            EXPECT_EQ(ibv_close_device(context), 0);
+        }
+    };
+    static bool fatal(ibv_context *context)
+    {
+        ibv_async_event event{};
+        int flags = fcntl(context->async_fd, F_GETFL);
+        fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK);
+        return eventually([&] {
+            if (ibv_get_async_event(context, &event))
+                return false;
+            ibv_ack_async_event(&event);
+            return event.event_type == IBV_EVENT_DEVICE_FATAL;
+        });
+    }
 };
 
 TEST_F(PortCore, LinkDownAndUpAreReported)
 {
-	Context context(kDevice);
-	EXPECT_EQ(context.port().state, IBV_PORT_ACTIVE);
-	run("ip link set roxev0 down");
-	EXPECT_EQ(context.wait_event(IBV_EVENT_PORT_ERR).port, 1);
-	EXPECT_EQ(context.port().state, IBV_PORT_DOWN);
-	run("ip link set roxev0 up");
-	EXPECT_EQ(context.wait_event(IBV_EVENT_PORT_ACTIVE).port, 1);
-	EXPECT_EQ(context.port().state, IBV_PORT_ACTIVE);
+    Context context(kDevice);
+    EXPECT_EQ(context.port().state, IBV_PORT_ACTIVE);
+    run("ip link set roxev0 down");
+    EXPECT_EQ(context.wait_event(IBV_EVENT_PORT_ERR).port, 1);
+    EXPECT_EQ(context.port().state, IBV_PORT_DOWN);
+    run("ip link set roxev0 up");
+    EXPECT_EQ(context.wait_event(IBV_EVENT_PORT_ACTIVE).port, 1);
+    EXPECT_EQ(context.port().state, IBV_PORT_ACTIVE);
 }
 
 TEST_F(PortCore, LossOfCarrierIsReported)
 {
-	Context context(kDevice);
-	run("ip link set roxev1 down");
-	context.wait_event(IBV_EVENT_PORT_ERR);
-	EXPECT_EQ(context.port().state, IBV_PORT_DOWN);
-	run("ip link set roxev1 up");
-	context.wait_event(IBV_EVENT_PORT_ACTIVE);
-	EXPECT_EQ(context.port().state, IBV_PORT_ACTIVE);
+    Context context(kDevice);
+    run("ip link set roxev1 down");
+    context.wait_event(IBV_EVENT_PORT_ERR);
+    EXPECT_EQ(context.port().state, IBV_PORT_DOWN);
+    run("ip link set roxev1 up");
+    context.wait_event(IBV_EVENT_PORT_ACTIVE);
+    EXPECT_EQ(context.port().state, IBV_PORT_ACTIVE);
 }
 
 TEST_F(PortCore, ActiveMtuFollowsTheNetdev)
 {
-	Context context(kDevice);
-	EXPECT_EQ(context.port().active_mtu, IBV_MTU_4096);
-	run("ip link set roxev0 mtu 1500");
-	EXPECT_TRUE(eventually([&] { return context.port().active_mtu == IBV_MTU_1024; }));
-	run("ip link set roxev0 mtu 2300");
-	EXPECT_TRUE(eventually([&] { return context.port().active_mtu == IBV_MTU_2048; }));
-	run("ip link set roxev0 mtu 9000");
-	EXPECT_TRUE(eventually([&] { return context.port().active_mtu == IBV_MTU_4096; }));
+    Context context(kDevice);
+    EXPECT_EQ(context.port().active_mtu, IBV_MTU_4096);
+    run("ip link set roxev0 mtu 1500");
+    EXPECT_TRUE(eventually([&] { return context.port().active_mtu == IBV_MTU_1024; }));
+    run("ip link set roxev0 mtu 2300");
+    EXPECT_TRUE(eventually([&] { return context.port().active_mtu == IBV_MTU_2048; }));
+    run("ip link set roxev0 mtu 9000");
+    EXPECT_TRUE(eventually([&] { return context.port().active_mtu == IBV_MTU_4096; }));
 }
 
 TEST_F(PortCore, AddressesComeAndGoInTheGidTable)
 {
-	Context context(kDevice);
-	auto has = [&] {
-		std::string gids;
-		shell("cat /sys/class/infiniband/roxevent/ports/1/gids/*", &gids);
-		return gids.find("0000:0000:0000:0000:0000:ffff:0a4d:0042") != std::string::npos;
-	};
-	EXPECT_FALSE(has());
-	run("ip address add 10.77.0.66/24 dev roxev0");
-	EXPECT_TRUE(eventually(has));
-	context.wait_event(IBV_EVENT_GID_CHANGE);
-	run("ip address del 10.77.0.66/24 dev roxev0");
-	EXPECT_TRUE(eventually([&] { return !has(); }));
+    Context context(kDevice);
+    auto has = [&] {
+        std::string gids;
+        shell("cat /sys/class/infiniband/roxevent/ports/1/gids/*", &gids);
+        return gids.find("0000:0000:0000:0000:0000:ffff:0a4d:0042") != std::string::npos;
+    };
+    EXPECT_FALSE(has());
+    run("ip address add 10.77.0.66/24 dev roxev0");
+    EXPECT_TRUE(eventually(has));
+    context.wait_event(IBV_EVENT_GID_CHANGE);
+    run("ip address del 10.77.0.66/24 dev roxev0");
+    EXPECT_TRUE(eventually([&] { return !has(); }));
 }
 
 TEST_F(PortCore, SecondLinkOnANetdevIsRefused)
 {
-	const char *type = std::getenv("ROX_TYPE");
-	std::string output;
-	EXPECT_NE(shell(std::string("rdma link add roxsecond type ") + (type ? type : "rox") +
-				" netdev roxev0", &output), 0);
-	EXPECT_NE(output.find("File exists"), std::string::npos) << output;
+    const char *type = std::getenv("ROX_TYPE");
+    std::string output;
+    EXPECT_NE(shell(std::string("rdma link add roxsecond type ") + (type ? type : "rox") +
+                        " netdev roxev0",
+                    &output),
+              0);
+    EXPECT_NE(output.find("File exists"), std::string::npos) << output;
 }
 
 TEST_F(PortCore, DeletingTheLinkIsFatalForItsUsers)
 {
-	Program program;
-	run(std::string("timeout 20 rdma link delete ") + kDevice);
-	EXPECT_TRUE(fatal(program.context));
-	ibv_wc wc{};
-	EXPECT_LE(ibv_poll_cq(program.cq, 1, &wc), 0) << "there is nothing in it";
-	EXPECT_EQ(ibv_alloc_pd(program.context), nullptr);
-	program.end();
+    Program program;
+    run(std::string("timeout 20 rdma link delete ") + kDevice);
+    EXPECT_TRUE(fatal(program.context));
+    ibv_wc wc{};
+    EXPECT_LE(ibv_poll_cq(program.cq, 1, &wc), 0) << "there is nothing in it";
+    EXPECT_EQ(ibv_alloc_pd(program.context), nullptr);
+    program.end();
 }
 
 TEST_F(PortCore, RemovingTheNetdevIsFatalForItsUsers)
 {
-	Program program;
-	run("timeout 20 ip link delete roxev0");
-	EXPECT_TRUE(fatal(program.context));
-	program.end();
-	EXPECT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) != 0; }));
+    Program program;
+    run("timeout 20 ip link delete roxev0");
+    EXPECT_TRUE(fatal(program.context));
+    program.end();
+    EXPECT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) != 0; }));
 }
 
 TEST_F(PortCore, MovingTheNetdevToAnotherNamespaceRemovesTheDevice)
 {
-	Program program;
-	run("ip netns add roxelsewhere");
-	run("timeout 20 ip link set roxev0 netns roxelsewhere");
-	EXPECT_TRUE(fatal(program.context));
-	program.end();
-	EXPECT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) != 0; }));
-	run("ip netns delete roxelsewhere");
+    Program program;
+    run("ip netns add roxelsewhere");
+    run("timeout 20 ip link set roxev0 netns roxelsewhere");
+    EXPECT_TRUE(fatal(program.context));
+    program.end();
+    EXPECT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) != 0; }));
+    run("ip netns delete roxelsewhere");
 }
 
 TEST_F(PortCore, DeletingTheLinkInMidTransferReturns)
 {
-	Context context(kDevice);
-	Pd pd = alloc_pd(context.get());
-	Cq cq(context.get());
-	Memory memory(1 << 20);
-	ibv_mr *mr = need(ibv_reg_mr(pd.get(), memory.data(), 1 << 20, kAllAccess), "mr");
-	ibv_qp_init_attr init = QpConfig{}.attr(cq.get(), cq.get());
-	ibv_qp *raw = need(ibv_create_qp(pd.get(), &init), "qp");
-	{
-		Qp self(raw);
-		Params params;
-		params.peer_psn = params.psn;
-		self.to_init(params);
-		self.to_rtr(params, address_of(context, context), self.number());
-		self.to_rts(params);
-		auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-		for (std::uint64_t i = 0; i < 20; i++)
-			self.post(SendWr::write({{address, 1 << 19, mr->lkey}},
-						{address + (1 << 19), mr->rkey}).id(i));
-		run(std::string("timeout 20 rdma link delete ") + kDevice);
-		context.wait_event(IBV_EVENT_DEVICE_FATAL);
-		self.release();
-	}
-	// The device is gone: what these return is of no matter, that they return is.
-	ibv_destroy_qp(raw);
-	ibv_destroy_cq(cq.release());
-	ibv_dereg_mr(mr);
-	ibv_dealloc_pd(pd.release());
-	EXPECT_EQ(context.close(), 0);
+    Context context(kDevice);
+    Pd pd = alloc_pd(context.get());
+    Cq cq(context.get());
+    Memory memory(1 << 20);
+    ibv_mr *mr = need(ibv_reg_mr(pd.get(), memory.data(), 1 << 20, kAllAccess), "mr");
+    ibv_qp_init_attr init = QpConfig{}.attr(cq.get(), cq.get());
+    ibv_qp *raw = need(ibv_create_qp(pd.get(), &init), "qp");
+    {
+        Qp self(raw);
+        Params params;
+        params.peer_psn = params.psn;
+        self.to_init(params);
+        self.to_rtr(params, address_of(context, context), self.number());
+        self.to_rts(params);
+        auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+        for (std::uint64_t i = 0; i < 20; i++)
+            self.post(SendWr::write({{address, 1 << 19, mr->lkey}}, {address + (1 << 19), mr->rkey})
+                          .id(i));
+        run(std::string("timeout 20 rdma link delete ") + kDevice);
+        context.wait_event(IBV_EVENT_DEVICE_FATAL);
+        self.release();
+    }
+    // The device is gone: what these return is of no matter, that they return is.
+    ibv_destroy_qp(raw);
+    ibv_destroy_cq(cq.release());
+    ibv_dereg_mr(mr);
+    ibv_dealloc_pd(pd.release());
+    EXPECT_EQ(context.close(), 0);
 }
 
 } // namespace

@@ -10,465 +10,469 @@ using namespace vt;
 
 namespace {
 
-constexpr std::uint64_t kRcOps =
-	IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-	IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
-	IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+constexpr std::uint64_t kRcOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                                 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                                 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 constexpr std::uint64_t kUcOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-				 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+                                 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 constexpr std::uint64_t kUdOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 
 ibv_qp *create_ex(const End &end, ibv_pd *pd, const QpConfig &config, std::uint64_t ops)
 {
-	ibv_qp_init_attr plain = config.attr(end.send_cq.get(), end.recv_cq.get());
-	ibv_qp_init_attr_ex init{};
-	init.send_cq = plain.send_cq;
-	init.recv_cq = plain.recv_cq;
-	init.cap = plain.cap;
-	init.qp_type = plain.qp_type;
-	init.sq_sig_all = plain.sq_sig_all;
-	init.pd = pd;
-	init.send_ops_flags = ops;
-	init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	return ibv_create_qp_ex(end.context.get(), &init);
+    ibv_qp_init_attr plain = config.attr(end.send_cq.get(), end.recv_cq.get());
+    ibv_qp_init_attr_ex init{};
+    init.send_cq = plain.send_cq;
+    init.recv_cq = plain.recv_cq;
+    init.cap = plain.cap;
+    init.qp_type = plain.qp_type;
+    init.sq_sig_all = plain.sq_sig_all;
+    init.pd = pd;
+    init.send_ops_flags = ops;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    return ibv_create_qp_ex(end.context.get(), &init);
 }
 
 /// a posts by ibv_wr_*, b is a plain QP.
 class WrCore : public PairTest {
 protected:
-	void begin(ibv_qp_type type, std::uint64_t ops)
-	{
-		QpConfig config{.type = type, .send_sge = 8, .recv_sge = 8, .inline_data = 256};
-		make(config, config);
-		a.qp = std::make_unique<Qp>(
-			need(create_ex(a, a.pd.get(), config, ops), "ibv_create_qp_ex"));
-		ex = need(ibv_qp_to_qp_ex(a.qp->get()), "ibv_qp_to_qp_ex");
-		connect();
-	}
-	/// Posts one request that @p make_it describes and checks its completion.
-	template <typename MakeIt>
-	void post(std::uint64_t id, ibv_wc_opcode opcode, MakeIt make_it, unsigned flags = 0)
-	{
-		ibv_wr_start(ex);
-		ex->wr_id = id;
-		ex->wr_flags = IBV_SEND_SIGNALED | flags;
-		make_it();
-		ASSERT_EQ(ibv_wr_complete(ex), 0);
-		ASSERT_TRUE(is(a.send_cq.one(), id, opcode));
-	}
+    void begin(ibv_qp_type type, std::uint64_t ops)
+    {
+        QpConfig config{.type = type, .send_sge = 8, .recv_sge = 8, .inline_data = 256};
+        make(config, config);
+        a.qp = std::make_unique<Qp>(
+            need(create_ex(a, a.pd.get(), config, ops), "ibv_create_qp_ex"));
+        ex = need(ibv_qp_to_qp_ex(a.qp->get()), "ibv_qp_to_qp_ex");
+        connect();
+    }
+    /// Posts one request that @p make_it describes and checks its completion.
+    template <typename MakeIt>
+    void post(std::uint64_t id, ibv_wc_opcode opcode, MakeIt make_it, unsigned flags = 0)
+    {
+        ibv_wr_start(ex);
+        ex->wr_id = id;
+        ex->wr_flags = IBV_SEND_SIGNALED | flags;
+        make_it();
+        ASSERT_EQ(ibv_wr_complete(ex), 0);
+        ASSERT_TRUE(is(a.send_cq.one(), id, opcode));
+    }
 
-	ibv_qp_ex *ex = nullptr;
-	Buffer near = a.buffer(16384);
-	Buffer far = b.buffer(16384);
+    ibv_qp_ex *ex = nullptr;
+    Buffer near = a.buffer(16384);
+    Buffer far = b.buffer(16384);
 };
 
 TEST_F(WrCore, RcDoesEveryOperation)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	fill(near.bytes(0, 5000), 1);
-	post(1, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write(ex, far.rkey(), far.address(100));
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 5000);
-	});
-	EXPECT_TRUE(filled(far.bytes(100, 5000), 1));
-	EXPECT_TRUE(all(far.bytes(0, 100), 0));
+    begin(IBV_QPT_RC, kRcOps);
+    fill(near.bytes(0, 5000), 1);
+    post(1, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write(ex, far.rkey(), far.address(100));
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 5000);
+    });
+    EXPECT_TRUE(filled(far.bytes(100, 5000), 1));
+    EXPECT_TRUE(all(far.bytes(0, 100), 0));
 
-	b.qp->post_recv(50);
-	post(2, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write_imm(ex, far.rkey(), far.address(8000), htonl(0x99));
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 3);
-	});
-	ibv_wc wc = b.recv_cq.one();
-	EXPECT_TRUE(is(wc, 50, IBV_WC_RECV_RDMA_WITH_IMM));
-	EXPECT_EQ(ntohl(wc.imm_data), 0x99u);
-	EXPECT_EQ(wc.byte_len, 3u);
+    b.qp->post_recv(50);
+    post(2, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write_imm(ex, far.rkey(), far.address(8000), htonl(0x99));
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 3);
+    });
+    ibv_wc wc = b.recv_cq.one();
+    EXPECT_TRUE(is(wc, 50, IBV_WC_RECV_RDMA_WITH_IMM));
+    EXPECT_EQ(ntohl(wc.imm_data), 0x99u);
+    EXPECT_EQ(wc.byte_len, 3u);
 
-	b.qp->post_recv(51, {far.sge(0, 5000)});
-	post(3, IBV_WC_SEND, [&] {
-		ibv_wr_send(ex);
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 5000);
-	});
-	wc = b.recv_cq.one();
-	EXPECT_TRUE(is(wc, 51, IBV_WC_RECV));
-	EXPECT_FALSE(wc.wc_flags & IBV_WC_WITH_IMM);
-	EXPECT_TRUE(filled(far.bytes(0, 5000), 1));
+    b.qp->post_recv(51, {far.sge(0, 5000)});
+    post(3, IBV_WC_SEND, [&] {
+        ibv_wr_send(ex);
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 5000);
+    });
+    wc = b.recv_cq.one();
+    EXPECT_TRUE(is(wc, 51, IBV_WC_RECV));
+    EXPECT_FALSE(wc.wc_flags & IBV_WC_WITH_IMM);
+    EXPECT_TRUE(filled(far.bytes(0, 5000), 1));
 
-	b.qp->post_recv(52);
-	post(4, IBV_WC_SEND, [&] {
-		ibv_wr_send_imm(ex, htonl(0x77));
-		ibv_wr_set_sge_list(ex, 0, nullptr);
-	});
-	EXPECT_EQ(ntohl(b.recv_cq.one().imm_data), 0x77u);
+    b.qp->post_recv(52);
+    post(4, IBV_WC_SEND, [&] {
+        ibv_wr_send_imm(ex, htonl(0x77));
+        ibv_wr_set_sge_list(ex, 0, nullptr);
+    });
+    EXPECT_EQ(ntohl(b.recv_cq.one().imm_data), 0x77u);
 
-	post(5, IBV_WC_RDMA_READ, [&] {
-		ibv_wr_rdma_read(ex, far.rkey(), far.address());
-		ibv_wr_set_sge(ex, near.lkey(), near.address(8192), 5000);
-	});
-	EXPECT_TRUE(filled(near.bytes(8192, 5000), 1));
+    post(5, IBV_WC_RDMA_READ, [&] {
+        ibv_wr_rdma_read(ex, far.rkey(), far.address());
+        ibv_wr_set_sge(ex, near.lkey(), near.address(8192), 5000);
+    });
+    EXPECT_TRUE(filled(near.bytes(8192, 5000), 1));
 
-	far.word(16000) = 10;
-	post(6, IBV_WC_FETCH_ADD, [&] {
-		ibv_wr_atomic_fetch_add(ex, far.rkey(), far.address(16000), 5);
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
-	});
-	EXPECT_EQ(near.word(0), 10u);
-	EXPECT_EQ(far.word(16000), 15u);
-	post(7, IBV_WC_COMP_SWAP, [&] {
-		ibv_wr_atomic_cmp_swp(ex, far.rkey(), far.address(16000), 15, 99);
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
-	});
-	EXPECT_EQ(near.word(0), 15u);
-	EXPECT_EQ(far.word(16000), 99u);
+    far.word(16000) = 10;
+    post(6, IBV_WC_FETCH_ADD, [&] {
+        ibv_wr_atomic_fetch_add(ex, far.rkey(), far.address(16000), 5);
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
+    });
+    EXPECT_EQ(near.word(0), 10u);
+    EXPECT_EQ(far.word(16000), 15u);
+    post(7, IBV_WC_COMP_SWAP, [&] {
+        ibv_wr_atomic_cmp_swp(ex, far.rkey(), far.address(16000), 15, 99);
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
+    });
+    EXPECT_EQ(near.word(0), 15u);
+    EXPECT_EQ(far.word(16000), 99u);
 }
 
 TEST_F(WrCore, UcDoesItsOperations)
 {
-	begin(IBV_QPT_UC, kUcOps);
-	fill(near.bytes(0, 3000), 2);
-	b.qp->post_recv(50, {far.sge(0, 3000)});
-	post(1, IBV_WC_SEND, [&] {
-		ibv_wr_send_imm(ex, htonl(4));
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 3000);
-	});
-	EXPECT_TRUE(is(b.recv_cq.one(), 50, IBV_WC_RECV));
-	EXPECT_TRUE(filled(far.bytes(0, 3000), 2));
-	b.qp->post_recv(51);
-	post(2, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write_imm(ex, far.rkey(), far.address(4096), htonl(5));
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 3000);
-	});
-	EXPECT_TRUE(is(b.recv_cq.one(), 51, IBV_WC_RECV_RDMA_WITH_IMM));
-	EXPECT_TRUE(filled(far.bytes(4096, 3000), 2));
+    begin(IBV_QPT_UC, kUcOps);
+    fill(near.bytes(0, 3000), 2);
+    b.qp->post_recv(50, {far.sge(0, 3000)});
+    post(1, IBV_WC_SEND, [&] {
+        ibv_wr_send_imm(ex, htonl(4));
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 3000);
+    });
+    EXPECT_TRUE(is(b.recv_cq.one(), 50, IBV_WC_RECV));
+    EXPECT_TRUE(filled(far.bytes(0, 3000), 2));
+    b.qp->post_recv(51);
+    post(2, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write_imm(ex, far.rkey(), far.address(4096), htonl(5));
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 3000);
+    });
+    EXPECT_TRUE(is(b.recv_cq.one(), 51, IBV_WC_RECV_RDMA_WITH_IMM));
+    EXPECT_TRUE(filled(far.bytes(4096, 3000), 2));
 }
 
 TEST_F(WrCore, UdSendsToItsAddress)
 {
-	begin(IBV_QPT_UD, kUdOps);
-	Ah to_b = ah(a, b);
-	fill(near.bytes(0, 900), 3);
-	b.qp->post_recv(50, {far.sge(0, 4096)});
-	post(1, IBV_WC_SEND, [&] {
-		ibv_wr_send_imm(ex, htonl(6));
-		ibv_wr_set_ud_addr(ex, to_b.get(), b.qp->number(), Params{}.qkey);
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 900);
-	});
-	ibv_wc wc = b.recv_cq.one();
-	EXPECT_TRUE(is(wc, 50, IBV_WC_RECV));
-	EXPECT_EQ(wc.src_qp, a.qp->number());
-	EXPECT_EQ(ntohl(wc.imm_data), 6u);
-	EXPECT_TRUE(filled(far.bytes(40, 900), 3));
+    begin(IBV_QPT_UD, kUdOps);
+    Ah to_b = ah(a, b);
+    fill(near.bytes(0, 900), 3);
+    b.qp->post_recv(50, {far.sge(0, 4096)});
+    post(1, IBV_WC_SEND, [&] {
+        ibv_wr_send_imm(ex, htonl(6));
+        ibv_wr_set_ud_addr(ex, to_b.get(), b.qp->number(), Params{}.qkey);
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 900);
+    });
+    ibv_wc wc = b.recv_cq.one();
+    EXPECT_TRUE(is(wc, 50, IBV_WC_RECV));
+    EXPECT_EQ(wc.src_qp, a.qp->number());
+    EXPECT_EQ(ntohl(wc.imm_data), 6u);
+    EXPECT_TRUE(filled(far.bytes(40, 900), 3));
 }
 
 TEST_F(WrCore, ScatterLists)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	fill(near.bytes(), 4);
-	std::array<ibv_sge, 4> list{near.sge(0, 1000), near.sge(1000, 1), near.sge(1001, 0),
-				    near.sge(1001, 2000)};
-	post(1, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write(ex, far.rkey(), far.address());
-		ibv_wr_set_sge_list(ex, list.size(), list.data());
-	});
-	EXPECT_TRUE(filled(far.bytes(0, 3001), 4));
-	EXPECT_TRUE(all(far.bytes(3001, 100), 0));
+    begin(IBV_QPT_RC, kRcOps);
+    fill(near.bytes(), 4);
+    std::array<ibv_sge, 4> list{near.sge(0, 1000), near.sge(1000, 1), near.sge(1001, 0),
+                                near.sge(1001, 2000)};
+    post(1, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write(ex, far.rkey(), far.address());
+        ibv_wr_set_sge_list(ex, list.size(), list.data());
+    });
+    EXPECT_TRUE(filled(far.bytes(0, 3001), 4));
+    EXPECT_TRUE(all(far.bytes(3001, 100), 0));
 }
 
 TEST_F(WrCore, InlineData)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	std::array<std::uint8_t, 256> local{};
-	fill(local, 5);
-	post(1, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write(ex, far.rkey(), far.address());
-		ibv_wr_set_inline_data(ex, local.data(), 200);
-	});
-	EXPECT_TRUE(filled(far.bytes(0, 200), 5));
-	EXPECT_TRUE(all(far.bytes(200, 100), 0));
-	std::array<ibv_data_buf, 3> pieces{{{local.data(), 7}, {local.data() + 7, 0}, {local.data() + 7, 249}}};
-	post(2, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write(ex, far.rkey(), far.address(1000));
-		ibv_wr_set_inline_data_list(ex, pieces.size(), pieces.data());
-	});
-	EXPECT_TRUE(filled(far.bytes(1000, 256), 5));
+    begin(IBV_QPT_RC, kRcOps);
+    std::array<std::uint8_t, 256> local{};
+    fill(local, 5);
+    post(1, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write(ex, far.rkey(), far.address());
+        ibv_wr_set_inline_data(ex, local.data(), 200);
+    });
+    EXPECT_TRUE(filled(far.bytes(0, 200), 5));
+    EXPECT_TRUE(all(far.bytes(200, 100), 0));
+    std::array<ibv_data_buf, 3> pieces{
+        {{local.data(), 7}, {local.data() + 7, 0}, {local.data() + 7, 249}}};
+    post(2, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write(ex, far.rkey(), far.address(1000));
+        ibv_wr_set_inline_data_list(ex, pieces.size(), pieces.data());
+    });
+    EXPECT_TRUE(filled(far.bytes(1000, 256), 5));
 }
 
 TEST_F(WrCore, TooMuchInlineDataFailsTheWholeBatch)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	std::vector<std::uint8_t> local(1 << 16, 0xaa);
-	ibv_wr_start(ex);
-	ex->wr_id = 1;
-	ex->wr_flags = IBV_SEND_SIGNALED;
-	ibv_wr_rdma_write(ex, far.rkey(), far.address());
-	ibv_wr_set_inline_data(ex, local.data(), local.size());
-	EXPECT_NE(ibv_wr_complete(ex), 0);
-	EXPECT_TRUE(a.send_cq.quiet());
-	EXPECT_TRUE(all(far.bytes(), 0));
+    begin(IBV_QPT_RC, kRcOps);
+    std::vector<std::uint8_t> local(1 << 16, 0xaa);
+    ibv_wr_start(ex);
+    ex->wr_id = 1;
+    ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(ex, far.rkey(), far.address());
+    ibv_wr_set_inline_data(ex, local.data(), local.size());
+    EXPECT_NE(ibv_wr_complete(ex), 0);
+    EXPECT_TRUE(a.send_cq.quiet());
+    EXPECT_TRUE(all(far.bytes(), 0));
 }
 
 TEST_F(WrCore, BatchesGoOutInOrder)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	fill(near.bytes(), 6);
-	ibv_wr_start(ex);
-	for (std::size_t i = 0; i < 32; i++) {
-		ex->wr_id = i;
-		ex->wr_flags = i % 4 == 3 ? IBV_SEND_SIGNALED : 0;
-		ibv_wr_rdma_write(ex, far.rkey(), far.address(i * 500));
-		ibv_wr_set_sge(ex, near.lkey(), near.address(i * 500), 500);
-	}
-	ASSERT_EQ(ibv_wr_complete(ex), 0);
-	std::vector<ibv_wc> wcs = a.send_cq.wait(8);
-	for (std::size_t i = 0; i < 8; i++)
-		EXPECT_TRUE(is(wcs[i], i * 4 + 3, IBV_WC_RDMA_WRITE));
-	EXPECT_TRUE(filled(far.bytes(0, 16000), 6));
+    begin(IBV_QPT_RC, kRcOps);
+    fill(near.bytes(), 6);
+    ibv_wr_start(ex);
+    for (std::size_t i = 0; i < 32; i++) {
+        ex->wr_id = i;
+        ex->wr_flags = i % 4 == 3 ? IBV_SEND_SIGNALED : 0;
+        ibv_wr_rdma_write(ex, far.rkey(), far.address(i * 500));
+        ibv_wr_set_sge(ex, near.lkey(), near.address(i * 500), 500);
+    }
+    ASSERT_EQ(ibv_wr_complete(ex), 0);
+    std::vector<ibv_wc> wcs = a.send_cq.wait(8);
+    for (std::size_t i = 0; i < 8; i++)
+        EXPECT_TRUE(is(wcs[i], i * 4 + 3, IBV_WC_RDMA_WRITE));
+    EXPECT_TRUE(filled(far.bytes(0, 16000), 6));
 }
 
 TEST_F(WrCore, AbortedBatchesNeverHappened)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	fill(near.bytes(), 7);
-	for (std::uint64_t round = 0; round < 100; round++) {
-		ibv_wr_start(ex);
-		for (std::uint64_t i = 0; i < 10; i++) {
-			ex->wr_id = 1000 + i;
-			ex->wr_flags = IBV_SEND_SIGNALED;
-			ibv_wr_rdma_write(ex, far.rkey(), far.address());
-			ibv_wr_set_sge(ex, near.lkey(), near.address(), 500);
-		}
-		ibv_wr_abort(ex);
-	}
-	EXPECT_TRUE(a.send_cq.quiet());
-	EXPECT_TRUE(all(far.bytes(), 0));
-	post(1, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write(ex, far.rkey(), far.address());
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 500);
-	});
+    begin(IBV_QPT_RC, kRcOps);
+    fill(near.bytes(), 7);
+    for (std::uint64_t round = 0; round < 100; round++) {
+        ibv_wr_start(ex);
+        for (std::uint64_t i = 0; i < 10; i++) {
+            ex->wr_id = 1000 + i;
+            ex->wr_flags = IBV_SEND_SIGNALED;
+            ibv_wr_rdma_write(ex, far.rkey(), far.address());
+            ibv_wr_set_sge(ex, near.lkey(), near.address(), 500);
+        }
+        ibv_wr_abort(ex);
+    }
+    EXPECT_TRUE(a.send_cq.quiet());
+    EXPECT_TRUE(all(far.bytes(), 0));
+    post(1, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write(ex, far.rkey(), far.address());
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 500);
+    });
 }
 
 TEST_F(WrCore, OverfullBatchesAreRefusedWhole)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	ibv_wr_start(ex);
-	for (std::uint64_t i = 0; i < 5000; i++) {
-		ex->wr_id = i;
-		ex->wr_flags = IBV_SEND_SIGNALED;
-		ibv_wr_rdma_write(ex, far.rkey(), far.address());
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
-	}
-	EXPECT_EQ(ibv_wr_complete(ex), ENOMEM);
-	EXPECT_TRUE(a.send_cq.quiet());
-	post(1, IBV_WC_RDMA_WRITE, [&] {
-		ibv_wr_rdma_write(ex, far.rkey(), far.address());
-		ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
-	});
+    begin(IBV_QPT_RC, kRcOps);
+    ibv_wr_start(ex);
+    for (std::uint64_t i = 0; i < 5000; i++) {
+        ex->wr_id = i;
+        ex->wr_flags = IBV_SEND_SIGNALED;
+        ibv_wr_rdma_write(ex, far.rkey(), far.address());
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
+    }
+    EXPECT_EQ(ibv_wr_complete(ex), ENOMEM);
+    EXPECT_TRUE(a.send_cq.quiet());
+    post(1, IBV_WC_RDMA_WRITE, [&] {
+        ibv_wr_rdma_write(ex, far.rkey(), far.address());
+        ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
+    });
 }
 
 TEST_F(WrCore, PlainPostingWorksOnTheSameQp)
 {
-	begin(IBV_QPT_RC, kRcOps);
-	for (std::uint64_t i = 0; i < 20; i++) {
-		post(i, IBV_WC_RDMA_WRITE, [&] {
-			ibv_wr_rdma_write(ex, far.rkey(), far.address());
-			ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
-		});
-		a.qp->post(SendWr::write({near.sge(0, 8)}, remote(far)).id(100 + i));
-		ASSERT_TRUE(is(a.send_cq.one(), 100 + i, IBV_WC_RDMA_WRITE));
-	}
+    begin(IBV_QPT_RC, kRcOps);
+    for (std::uint64_t i = 0; i < 20; i++) {
+        post(i, IBV_WC_RDMA_WRITE, [&] {
+            ibv_wr_rdma_write(ex, far.rkey(), far.address());
+            ibv_wr_set_sge(ex, near.lkey(), near.address(), 8);
+        });
+        a.qp->post(SendWr::write({near.sge(0, 8)}, remote(far)).id(100 + i));
+        ASSERT_TRUE(is(a.send_cq.one(), 100 + i, IBV_WC_RDMA_WRITE));
+    }
 }
 
 TEST_F(WrCore, OperationsThatTheTypeDoesNotHaveAreRefused)
 {
-	for (auto [type, ops] : {std::pair{IBV_QPT_UD, kRcOps}, {IBV_QPT_UC, kRcOps},
-				 {IBV_QPT_UD, kUcOps}, {IBV_QPT_RC, std::uint64_t(1) << 40}}) {
-		ibv_qp *made = create_ex(a, a.pd.get(), {.type = type}, ops);
-		EXPECT_EQ(made, nullptr) << "type " << type << ", ops " << ops;
-		if (made)
-			ibv_destroy_qp(made);
-	}
+    for (auto [type, ops] : {std::pair{IBV_QPT_UD, kRcOps},
+                             {IBV_QPT_UC, kRcOps},
+                             {IBV_QPT_UD, kUcOps},
+                             {IBV_QPT_RC, std::uint64_t(1) << 40}}) {
+        ibv_qp *made = create_ex(a, a.pd.get(), {.type = type}, ops);
+        EXPECT_EQ(made, nullptr) << "type " << type << ", ops " << ops;
+        if (made)
+            ibv_destroy_qp(made);
+    }
 }
 
 // ---- ibv_cq_ex ----
 
 class CqExCore : public PairTest {
 protected:
-	void begin(std::uint64_t wc_flags, std::uint32_t flags = 0)
-	{
-		ibv_cq_init_attr_ex init{};
-		init.cqe = 128;
-		init.wc_flags = wc_flags;
-		init.flags = flags;
-		init.comp_mask = flags ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0;
-		ex = need(ibv_create_cq_ex(b.context.get(), &init), "ibv_create_cq_ex");
-		a.qp = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
-		b.qp = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), ibv_cq_ex_to_cq(ex));
-		connect();
-	}
-	void TearDown() override
-	{
-		PairTest::TearDown();
-		if (ex) {
-			EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(ex)), 0);
-		}
-	}
-	void message(std::uint64_t id, std::size_t length = 0)
-	{
-		b.qp->post_recv(id, {far.sge(0, 4096)});
-		a.qp->post(SendWr::send({near.sge(0, length)}).imm(std::uint32_t(id)).id(id));
-		EXPECT_TRUE(is(a.send_cq.one(), id, IBV_WC_SEND));
-	}
-	int start_poll()
-	{
-		ibv_poll_cq_attr attr{};
-		int result = ENOENT;
-		eventually([&] { return (result = ibv_start_poll(ex, &attr)) != ENOENT; });
-		return result;
-	}
-	static std::uint64_t now_ns(clockid_t clock)
-	{
-		timespec t{};
-		clock_gettime(clock, &t);
-		return std::uint64_t(t.tv_sec) * 1'000'000'000 + std::uint64_t(t.tv_nsec);
-	}
+    void begin(std::uint64_t wc_flags, std::uint32_t flags = 0)
+    {
+        ibv_cq_init_attr_ex init{};
+        init.cqe = 128;
+        init.wc_flags = wc_flags;
+        init.flags = flags;
+        init.comp_mask = flags ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0;
+        ex = need(ibv_create_cq_ex(b.context.get(), &init), "ibv_create_cq_ex");
+        a.qp = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+        b.qp = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), ibv_cq_ex_to_cq(ex));
+        connect();
+    }
+    void TearDown() override
+    {
+        PairTest::TearDown();
+        if (ex) {
+            EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(ex)), 0);
+        }
+    }
+    void message(std::uint64_t id, std::size_t length = 0)
+    {
+        b.qp->post_recv(id, {far.sge(0, 4096)});
+        a.qp->post(SendWr::send({near.sge(0, length)}).imm(std::uint32_t(id)).id(id));
+        EXPECT_TRUE(is(a.send_cq.one(), id, IBV_WC_SEND));
+    }
+    int start_poll()
+    {
+        ibv_poll_cq_attr attr{};
+        int result = ENOENT;
+        eventually([&] { return (result = ibv_start_poll(ex, &attr)) != ENOENT; });
+        return result;
+    }
+    static std::uint64_t now_ns(clockid_t clock)
+    {
+        timespec t{};
+        clock_gettime(clock, &t);
+        return std::uint64_t(t.tv_sec) * 1'000'000'000 + std::uint64_t(t.tv_nsec);
+    }
 
-	ibv_cq_ex *ex = nullptr;
-	Buffer near = a.buffer(4096);
-	Buffer far = b.buffer(4096);
+    ibv_cq_ex *ex = nullptr;
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
 };
 
-constexpr std::uint64_t kUsual = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
-				 IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_SLID |
-				 IBV_WC_EX_WITH_DLID_PATH_BITS;
+constexpr std::uint64_t kUsual = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM |
+                                 IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SL |
+                                 IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_DLID_PATH_BITS;
 
 TEST_F(CqExCore, EmptyQueueHasNothing)
 {
-	begin(kUsual);
-	ibv_poll_cq_attr attr{};
-	EXPECT_EQ(ibv_start_poll(ex, &attr), ENOENT);
+    begin(kUsual);
+    ibv_poll_cq_attr attr{};
+    EXPECT_EQ(ibv_start_poll(ex, &attr), ENOENT);
 }
 
 TEST_F(CqExCore, ReadersReadTheCompletion)
 {
-	begin(kUsual);
-	for (std::uint64_t i = 1; i <= 5; i++)
-		message(i, i * 100);
-	ASSERT_EQ(start_poll(), 0);
-	for (std::uint64_t i = 1; i <= 5; i++) {
-		EXPECT_EQ(ex->wr_id, i);
-		EXPECT_EQ(ex->status, IBV_WC_SUCCESS);
-		EXPECT_EQ(ibv_wc_read_opcode(ex), IBV_WC_RECV);
-		EXPECT_EQ(ibv_wc_read_byte_len(ex), i * 100);
-		EXPECT_EQ(ntohl(ibv_wc_read_imm_data(ex)), i);
-		EXPECT_EQ(ibv_wc_read_qp_num(ex), b.qp->number());
-		EXPECT_TRUE(ibv_wc_read_wc_flags(ex) & IBV_WC_WITH_IMM);
-		EXPECT_EQ(ibv_wc_read_vendor_err(ex), 0u);
-		EXPECT_EQ(ibv_next_poll(ex), i < 5 ? 0 : ENOENT);
-	}
-	ibv_end_poll(ex);
-	message(6);
-	ASSERT_EQ(start_poll(), 0);
-	EXPECT_EQ(ex->wr_id, 6u);
-	ibv_end_poll(ex);
-	EXPECT_EQ(ibv_poll_cq(ibv_cq_ex_to_cq(ex), 0, nullptr), 0);
+    begin(kUsual);
+    for (std::uint64_t i = 1; i <= 5; i++)
+        message(i, i * 100);
+    ASSERT_EQ(start_poll(), 0);
+    for (std::uint64_t i = 1; i <= 5; i++) {
+        EXPECT_EQ(ex->wr_id, i);
+        EXPECT_EQ(ex->status, IBV_WC_SUCCESS);
+        EXPECT_EQ(ibv_wc_read_opcode(ex), IBV_WC_RECV);
+        EXPECT_EQ(ibv_wc_read_byte_len(ex), i * 100);
+        EXPECT_EQ(ntohl(ibv_wc_read_imm_data(ex)), i);
+        EXPECT_EQ(ibv_wc_read_qp_num(ex), b.qp->number());
+        EXPECT_TRUE(ibv_wc_read_wc_flags(ex) & IBV_WC_WITH_IMM);
+        EXPECT_EQ(ibv_wc_read_vendor_err(ex), 0u);
+        EXPECT_EQ(ibv_next_poll(ex), i < 5 ? 0 : ENOENT);
+    }
+    ibv_end_poll(ex);
+    message(6);
+    ASSERT_EQ(start_poll(), 0);
+    EXPECT_EQ(ex->wr_id, 6u);
+    ibv_end_poll(ex);
+    EXPECT_EQ(ibv_poll_cq(ibv_cq_ex_to_cq(ex), 0, nullptr), 0);
 }
 
 TEST_F(CqExCore, ErrorsAreRead)
 {
-	begin(kUsual);
-	b.qp->post_recv(9);
-	ASSERT_EQ(b.qp->move(IBV_QPS_ERR), 0);
-	ASSERT_EQ(start_poll(), 0);
-	EXPECT_EQ(ex->wr_id, 9u);
-	EXPECT_EQ(ex->status, IBV_WC_WR_FLUSH_ERR);
-	ibv_end_poll(ex);
+    begin(kUsual);
+    b.qp->post_recv(9);
+    ASSERT_EQ(b.qp->move(IBV_QPS_ERR), 0);
+    ASSERT_EQ(start_poll(), 0);
+    EXPECT_EQ(ex->wr_id, 9u);
+    EXPECT_EQ(ex->status, IBV_WC_WR_FLUSH_ERR);
+    ibv_end_poll(ex);
 }
 
 TEST_F(CqExCore, PlainPollingWorksToo)
 {
-	begin(kUsual);
-	message(4, 10);
-	CqView plain(ibv_cq_ex_to_cq(ex));
-	ibv_wc wc = plain.one();
-	EXPECT_TRUE(is(wc, 4, IBV_WC_RECV));
-	EXPECT_EQ(wc.byte_len, 10u);
+    begin(kUsual);
+    message(4, 10);
+    CqView plain(ibv_cq_ex_to_cq(ex));
+    ibv_wc wc = plain.one();
+    EXPECT_TRUE(is(wc, 4, IBV_WC_RECV));
+    EXPECT_EQ(wc.byte_len, 10u);
 }
 
 TEST_F(CqExCore, SingleThreadedQueue)
 {
-	begin(kUsual, IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
-	for (std::uint64_t i = 0; i < 300; i++) {
-		message(i);
-		ASSERT_EQ(start_poll(), 0);
-		EXPECT_EQ(ex->wr_id, i);
-		ibv_end_poll(ex);
-	}
+    begin(kUsual, IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+    for (std::uint64_t i = 0; i < 300; i++) {
+        message(i);
+        ASSERT_EQ(start_poll(), 0);
+        EXPECT_EQ(ex->wr_id, i);
+        ibv_end_poll(ex);
+    }
 }
 
 TEST_F(CqExCore, TimestampsTellWhenItWas)
 {
-	begin(kUsual | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
-	ibv_device_attr_ex device{};
-	ASSERT_EQ(ibv_query_device_ex(b.context.get(), nullptr, &device), 0);
-	std::uint64_t last = 0;
-	for (std::uint64_t i = 0; i < 5; i++) {
-		ibv_values_ex before{IBV_VALUES_MASK_RAW_CLOCK, {}};
-		ASSERT_EQ(ibv_query_rt_values_ex(b.context.get(), &before), 0);
-		message(i);
-		ASSERT_EQ(start_poll(), 0);
-		std::uint64_t stamp = ibv_wc_read_completion_ts(ex);
-		ibv_end_poll(ex);
-		ibv_values_ex after{IBV_VALUES_MASK_RAW_CLOCK, {}};
-		ASSERT_EQ(ibv_query_rt_values_ex(b.context.get(), &after), 0);
-		auto ticks = [&](const ibv_values_ex &v) {
-			auto ns = std::uint64_t(v.raw_clock.tv_sec) * 1'000'000'000 +
-				  std::uint64_t(v.raw_clock.tv_nsec);
-			// hca_core_clock is in kHz; a raw clock in ns is 1,000,000 of them.
-			return device.hca_core_clock == 1'000'000 ?
-				       ns :
-				       static_cast<std::uint64_t>(double(ns) * double(device.hca_core_clock) / 1e6);
-		};
-		EXPECT_GE(stamp, ticks(before));
-		EXPECT_LE(stamp, ticks(after));
-		EXPECT_GT(stamp, last);
-		last = stamp;
-	}
+    begin(kUsual | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+    ibv_device_attr_ex device{};
+    ASSERT_EQ(ibv_query_device_ex(b.context.get(), nullptr, &device), 0);
+    std::uint64_t last = 0;
+    for (std::uint64_t i = 0; i < 5; i++) {
+        ibv_values_ex before{IBV_VALUES_MASK_RAW_CLOCK, {}};
+        ASSERT_EQ(ibv_query_rt_values_ex(b.context.get(), &before), 0);
+        message(i);
+        ASSERT_EQ(start_poll(), 0);
+        std::uint64_t stamp = ibv_wc_read_completion_ts(ex);
+        ibv_end_poll(ex);
+        ibv_values_ex after{IBV_VALUES_MASK_RAW_CLOCK, {}};
+        ASSERT_EQ(ibv_query_rt_values_ex(b.context.get(), &after), 0);
+        auto ticks = [&](const ibv_values_ex &v) {
+            auto ns = std::uint64_t(v.raw_clock.tv_sec) * 1'000'000'000 +
+                      std::uint64_t(v.raw_clock.tv_nsec);
+            // hca_core_clock is in kHz; a raw clock in ns is 1,000,000 of them.
+            return device.hca_core_clock == 1'000'000
+                       ? ns
+                       : static_cast<std::uint64_t>(double(ns) * double(device.hca_core_clock) /
+                                                    1e6);
+        };
+        EXPECT_GE(stamp, ticks(before));
+        EXPECT_LE(stamp, ticks(after));
+        EXPECT_GT(stamp, last);
+        last = stamp;
+    }
 }
 
 TEST_F(CqExCore, WallClockTimestamps)
 {
-	begin(kUsual | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
-	for (std::uint64_t i = 0; i < 5; i++) {
-		std::uint64_t before = now_ns(CLOCK_REALTIME);
-		message(i);
-		ASSERT_EQ(start_poll(), 0);
-		std::uint64_t stamp = ibv_wc_read_completion_wallclock_ns(ex);
-		ibv_end_poll(ex);
-		// The coarse kernel clock may lag by a tick.
-		EXPECT_GE(stamp + 10'000'000, before);
-		EXPECT_LE(stamp, now_ns(CLOCK_REALTIME));
-	}
+    begin(kUsual | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+    for (std::uint64_t i = 0; i < 5; i++) {
+        std::uint64_t before = now_ns(CLOCK_REALTIME);
+        message(i);
+        ASSERT_EQ(start_poll(), 0);
+        std::uint64_t stamp = ibv_wc_read_completion_wallclock_ns(ex);
+        ibv_end_poll(ex);
+        // The coarse kernel clock may lag by a tick.
+        EXPECT_GE(stamp + 10'000'000, before);
+        EXPECT_LE(stamp, now_ns(CLOCK_REALTIME));
+    }
 }
 
 TEST_F(CqExCore, UnknownFieldsAreRefused)
 {
-	ibv_cq_init_attr_ex init{};
-	init.cqe = 16;
-	init.wc_flags = std::uint64_t(1) << 40;
-	EXPECT_EQ(ibv_create_cq_ex(b.context.get(), &init), nullptr);
+    ibv_cq_init_attr_ex init{};
+    init.cqe = 16;
+    init.wc_flags = std::uint64_t(1) << 40;
+    EXPECT_EQ(ibv_create_cq_ex(b.context.get(), &init), nullptr);
 }
 
 TEST_F(CqExCore, ResizeKeepsWhatIsInTheQueue)
 {
-	begin(kUsual);
-	for (std::uint64_t i = 0; i < 10; i++)
-		message(i);
-	ASSERT_EQ(ibv_resize_cq(ibv_cq_ex_to_cq(ex), 1000), 0);
-	ASSERT_EQ(start_poll(), 0);
-	for (std::uint64_t i = 0; i < 10; i++) {
-		EXPECT_EQ(ex->wr_id, i);
-		EXPECT_EQ(ibv_next_poll(ex), i < 9 ? 0 : ENOENT);
-	}
-	ibv_end_poll(ex);
+    begin(kUsual);
+    for (std::uint64_t i = 0; i < 10; i++)
+        message(i);
+    ASSERT_EQ(ibv_resize_cq(ibv_cq_ex_to_cq(ex), 1000), 0);
+    ASSERT_EQ(start_poll(), 0);
+    for (std::uint64_t i = 0; i < 10; i++) {
+        EXPECT_EQ(ex->wr_id, i);
+        EXPECT_EQ(ibv_next_poll(ex), i < 9 ? 0 : ENOENT);
+    }
+    ibv_end_poll(ex);
 }
 
 // ---- thread and parent domains ----
@@ -477,56 +481,59 @@ class DomainCore : public PairTest {};
 
 TEST_F(DomainCore, QpInAParentDomainWithAThreadDomainWorks)
 {
-	ibv_td_init_attr td_attr{};
-	ibv_td *td = need(ibv_alloc_td(a.context.get(), &td_attr), "ibv_alloc_td");
-	ibv_parent_domain_init_attr attr{};
-	attr.pd = a.pd.get();
-	attr.td = td;
-	ibv_pd *domain = need(ibv_alloc_parent_domain(a.context.get(), &attr), "ibv_alloc_parent_domain");
-	make();
-	a.qp = std::make_unique<Qp>(domain, a.send_cq.get(), a.recv_cq.get());
-	connect();
-	for (int i = 0; i < 20; i++)
-		expect_works();
-	int result = ibv_dealloc_pd(domain);
-	EXPECT_EQ(result, EBUSY) << "in use";
-	a.qp.reset();
-	if (result) {
-		EXPECT_EQ(ibv_dealloc_pd(domain), 0);
-	}
-	EXPECT_EQ(ibv_dealloc_td(td), 0);
+    ibv_td_init_attr td_attr{};
+    ibv_td *td = need(ibv_alloc_td(a.context.get(), &td_attr), "ibv_alloc_td");
+    ibv_parent_domain_init_attr attr{};
+    attr.pd = a.pd.get();
+    attr.td = td;
+    ibv_pd *domain = need(ibv_alloc_parent_domain(a.context.get(), &attr),
+                          "ibv_alloc_parent_domain");
+    make();
+    a.qp = std::make_unique<Qp>(domain, a.send_cq.get(), a.recv_cq.get());
+    connect();
+    for (int i = 0; i < 20; i++)
+        expect_works();
+    int result = ibv_dealloc_pd(domain);
+    EXPECT_EQ(result, EBUSY) << "in use";
+    a.qp.reset();
+    if (result) {
+        EXPECT_EQ(ibv_dealloc_pd(domain), 0);
+    }
+    EXPECT_EQ(ibv_dealloc_td(td), 0);
 }
 
 TEST_F(DomainCore, ParentDomainWithoutAThreadDomainWorks)
 {
-	ibv_parent_domain_init_attr attr{};
-	attr.pd = a.pd.get();
-	ibv_pd *domain = need(ibv_alloc_parent_domain(a.context.get(), &attr), "ibv_alloc_parent_domain");
-	make();
-	a.qp = std::make_unique<Qp>(domain, a.send_cq.get(), a.recv_cq.get());
-	connect();
-	expect_works();
-	{
-		Buffer buffer(domain, 4096);
-		Buffer target = b.buffer(4096);
-		a.qp->post(SendWr::write({buffer.sge(0, 100)}, remote(target)).id(1));
-		EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_RDMA_WRITE)) << "its MRs are of the same PD";
-	}
-	a.qp.reset();
-	EXPECT_EQ(ibv_dealloc_pd(domain), 0);
+    ibv_parent_domain_init_attr attr{};
+    attr.pd = a.pd.get();
+    ibv_pd *domain = need(ibv_alloc_parent_domain(a.context.get(), &attr),
+                          "ibv_alloc_parent_domain");
+    make();
+    a.qp = std::make_unique<Qp>(domain, a.send_cq.get(), a.recv_cq.get());
+    connect();
+    expect_works();
+    {
+        Buffer buffer(domain, 4096);
+        Buffer target = b.buffer(4096);
+        a.qp->post(SendWr::write({buffer.sge(0, 100)}, remote(target)).id(1));
+        EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_RDMA_WRITE)) << "its MRs are of the same PD";
+    }
+    a.qp.reset();
+    EXPECT_EQ(ibv_dealloc_pd(domain), 0);
 }
 
 TEST_F(DomainCore, ThreadDomainInUseIsNotFreed)
 {
-	ibv_td_init_attr td_attr{};
-	ibv_td *td = need(ibv_alloc_td(a.context.get(), &td_attr), "ibv_alloc_td");
-	ibv_parent_domain_init_attr attr{};
-	attr.pd = a.pd.get();
-	attr.td = td;
-	ibv_pd *domain = need(ibv_alloc_parent_domain(a.context.get(), &attr), "ibv_alloc_parent_domain");
-	EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
-	EXPECT_EQ(ibv_dealloc_pd(domain), 0);
-	EXPECT_EQ(ibv_dealloc_td(td), 0);
+    ibv_td_init_attr td_attr{};
+    ibv_td *td = need(ibv_alloc_td(a.context.get(), &td_attr), "ibv_alloc_td");
+    ibv_parent_domain_init_attr attr{};
+    attr.pd = a.pd.get();
+    attr.td = td;
+    ibv_pd *domain = need(ibv_alloc_parent_domain(a.context.get(), &attr),
+                          "ibv_alloc_parent_domain");
+    EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
+    EXPECT_EQ(ibv_dealloc_pd(domain), 0);
+    EXPECT_EQ(ibv_dealloc_td(td), 0);
 }
 
 } // namespace

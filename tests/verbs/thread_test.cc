@@ -16,200 +16,203 @@ constexpr std::size_t kThreads = 4;
 /// Runs @p body in several threads; an exception in one is a failure.
 void in_threads(const std::function<void(std::size_t)> &body, std::size_t count = kThreads)
 {
-	std::vector<std::thread> threads;
-	for (std::size_t i = 0; i < count; i++)
-		threads.emplace_back([&body, i] {
-			try {
-				body(i);
-			} catch (const std::exception &error) {
-				ADD_FAILURE() << error.what();
-			}
-		});
-	for (std::thread &thread : threads)
-		thread.join();
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < count; i++)
+        threads.emplace_back([&body, i] {
+            try {
+                body(i);
+            } catch (const std::exception &error) {
+                ADD_FAILURE() << error.what();
+            }
+        });
+    for (std::thread &thread : threads)
+        thread.join();
 }
 
 class ThreadCore : public PairTest {};
 
 TEST_F(ThreadCore, PostingOnOneQp)
 {
-	constexpr std::uint64_t kEach = 400;
-	start({.send_wr = 128});
-	Buffer near = a.buffer(4096);
-	Buffer far = b.buffer(4096);
-	std::atomic<std::uint64_t> completed = 0;
-	std::atomic<bool> stop = false;
-	std::thread poller([&] {
-		ibv_wc wc{};
-		while (!stop) {
-			if (ibv_poll_cq(a.send_cq.get(), 1, &wc) > 0) {
-				EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-				completed++;
-			} else {
-				std::this_thread::yield();
-			}
-		}
-	});
-	in_threads([&](std::size_t thread) {
-		for (std::uint64_t i = 0; i < kEach; i++) {
-			Deadline deadline;
-			while (a.qp->try_post(SendWr::fetch_add(near.sge(thread * 8, 8), remote(far), 1))) {
-				if (deadline.passed())
-					fail("the queue stays full");
-				std::this_thread::yield();
-			}
-		}
-	});
-	EXPECT_TRUE(eventually([&] { return completed == kThreads * kEach; }));
-	stop = true;
-	poller.join();
-	EXPECT_EQ(completed, kThreads * kEach);
-	EXPECT_EQ(far.word(0), kThreads * kEach);
+    constexpr std::uint64_t kEach = 400;
+    start({.send_wr = 128});
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
+    std::atomic<std::uint64_t> completed = 0;
+    std::atomic<bool> stop = false;
+    std::thread poller([&] {
+        ibv_wc wc{};
+        while (!stop) {
+            if (ibv_poll_cq(a.send_cq.get(), 1, &wc) > 0) {
+                EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+                completed++;
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    });
+    in_threads([&](std::size_t thread) {
+        for (std::uint64_t i = 0; i < kEach; i++) {
+            Deadline deadline;
+            while (a.qp->try_post(SendWr::fetch_add(near.sge(thread * 8, 8), remote(far), 1))) {
+                if (deadline.passed())
+                    fail("the queue stays full");
+                std::this_thread::yield();
+            }
+        }
+    });
+    EXPECT_TRUE(eventually([&] { return completed == kThreads * kEach; }));
+    stop = true;
+    poller.join();
+    EXPECT_EQ(completed, kThreads * kEach);
+    EXPECT_EQ(far.word(0), kThreads * kEach);
 }
 
 TEST_F(ThreadCore, EachWithAQpOfItsOwnOnOneCq)
 {
-	constexpr std::uint64_t kEach = 150;
-	std::vector<std::unique_ptr<Qp>> senders;
-	std::vector<std::unique_ptr<Qp>> receivers;
-	for (std::size_t i = 0; i < kThreads; i++) {
-		senders.push_back(std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get()));
-		receivers.push_back(std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get()));
-		vt::connect(a.context, *senders[i], b.context, *receivers[i]);
-	}
-	Buffer near = a.buffer(kThreads * 8192);
-	Buffer far = b.buffer(kThreads * 8192);
-	std::atomic<std::uint64_t> completed[kThreads] = {};
-	std::atomic<std::uint64_t> total = 0;
-	in_threads([&](std::size_t thread) {
-		fill(near.bytes(thread * 8192, 8192), thread);
-		for (std::uint64_t i = 0; i < kEach; i++) {
-			senders[thread]->post(SendWr::write({near.sge(thread * 8192, 8192)},
-							    remote(far, thread * 8192)).id(thread));
-			// Anybody may poll anybody's completion.
-			Deadline deadline;
-			while (completed[thread] <= i) {
-				ibv_wc wc{};
-				if (ibv_poll_cq(a.send_cq.get(), 1, &wc) > 0) {
-					EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-					EXPECT_EQ(wc.qp_num, senders[wc.wr_id]->number());
-					completed[wc.wr_id]++;
-					total++;
-				} else {
-					std::this_thread::yield();
-				}
-				if (deadline.passed())
-					fail("a completion is missing");
-			}
-		}
-	});
-	EXPECT_EQ(total, kThreads * kEach);
-	for (std::size_t i = 0; i < kThreads; i++)
-		EXPECT_TRUE(filled(far.bytes(i * 8192, 8192), i));
+    constexpr std::uint64_t kEach = 150;
+    std::vector<std::unique_ptr<Qp>> senders;
+    std::vector<std::unique_ptr<Qp>> receivers;
+    for (std::size_t i = 0; i < kThreads; i++) {
+        senders.push_back(std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get()));
+        receivers.push_back(std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get()));
+        vt::connect(a.context, *senders[i], b.context, *receivers[i]);
+    }
+    Buffer near = a.buffer(kThreads * 8192);
+    Buffer far = b.buffer(kThreads * 8192);
+    std::atomic<std::uint64_t> completed[kThreads] = {};
+    std::atomic<std::uint64_t> total = 0;
+    in_threads([&](std::size_t thread) {
+        fill(near.bytes(thread * 8192, 8192), thread);
+        for (std::uint64_t i = 0; i < kEach; i++) {
+            senders[thread]->post(
+                SendWr::write({near.sge(thread * 8192, 8192)}, remote(far, thread * 8192))
+                    .id(thread));
+            // Anybody may poll anybody's completion.
+            Deadline deadline;
+            while (completed[thread] <= i) {
+                ibv_wc wc{};
+                if (ibv_poll_cq(a.send_cq.get(), 1, &wc) > 0) {
+                    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+                    EXPECT_EQ(wc.qp_num, senders[wc.wr_id]->number());
+                    completed[wc.wr_id]++;
+                    total++;
+                } else {
+                    std::this_thread::yield();
+                }
+                if (deadline.passed())
+                    fail("a completion is missing");
+            }
+        }
+    });
+    EXPECT_EQ(total, kThreads * kEach);
+    for (std::size_t i = 0; i < kThreads; i++)
+        EXPECT_TRUE(filled(far.bytes(i * 8192, 8192), i));
 }
 
 TEST_F(ThreadCore, PostingReceivesOnOneSrq)
 {
-	constexpr std::uint64_t kEach = 200;
-	Srq srq(b.pd.get(), kThreads * kEach + 1);
-	make({.send_wr = 256}, {.srq = srq.get()});
-	connect();
-	in_threads([&](std::size_t thread) {
-		for (std::uint64_t i = 0; i < kEach; i++)
-			srq.post(thread * kEach + i, {});
-	});
-	std::set<std::uint64_t> seen;
-	for (std::uint64_t i = 0; i < kThreads * kEach; i++) {
-		a.qp->post(SendWr::send({}).id(i));
-		ASSERT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND));
-		seen.insert(b.recv_cq.one().wr_id);
-	}
-	EXPECT_EQ(seen.size(), kThreads * kEach) << "each receive was used once";
-	b.qp.reset();
+    constexpr std::uint64_t kEach = 200;
+    Srq srq(b.pd.get(), kThreads * kEach + 1);
+    make({.send_wr = 256}, {.srq = srq.get()});
+    connect();
+    in_threads([&](std::size_t thread) {
+        for (std::uint64_t i = 0; i < kEach; i++)
+            srq.post(thread * kEach + i, {});
+    });
+    std::set<std::uint64_t> seen;
+    for (std::uint64_t i = 0; i < kThreads * kEach; i++) {
+        a.qp->post(SendWr::send({}).id(i));
+        ASSERT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND));
+        seen.insert(b.recv_cq.one().wr_id);
+    }
+    EXPECT_EQ(seen.size(), kThreads * kEach) << "each receive was used once";
+    b.qp.reset();
 }
 
 TEST_F(ThreadCore, CreatingAndDestroyingWhileOthersSend)
 {
-	start();
-	std::atomic<bool> stop = false;
-	std::thread traffic([&] {
-		Buffer near = a.buffer(65536);
-		Buffer far = b.buffer(65536);
-		for (std::uint64_t i = 0; !stop; i++) {
-			a.qp->post(SendWr::write({near.sge(0, 65536)}, remote(far)).id(i));
-			ibv_wc wc = a.send_cq.one();
-			EXPECT_TRUE(is(wc, i, IBV_WC_RDMA_WRITE));
-		}
-	});
-	in_threads([&](std::size_t) {
-		for (int i = 0; i < 30; i++) {
-			Cq cq(a.context.get(), 16);
-			Qp one(a.pd.get(), cq.get(), cq.get());
-			Qp two(a.pd.get(), cq.get(), cq.get());
-			Buffer buffer(a.pd.get(), 16384);
-			vt::connect(a.context, one, a.context, two);
-			one.post(SendWr::write({buffer.sge(0, 8000)}, remote(buffer, 8192)).id(1));
-			EXPECT_TRUE(is(cq.one(), 1, IBV_WC_RDMA_WRITE));
-			one.post(SendWr::write({buffer.sge(0, 8000)}, remote(buffer, 8192)).id(2));
-		} // destroyed with a request under way
-	}, 3);
-	stop = true;
-	traffic.join();
+    start();
+    std::atomic<bool> stop = false;
+    std::thread traffic([&] {
+        Buffer near = a.buffer(65536);
+        Buffer far = b.buffer(65536);
+        for (std::uint64_t i = 0; !stop; i++) {
+            a.qp->post(SendWr::write({near.sge(0, 65536)}, remote(far)).id(i));
+            ibv_wc wc = a.send_cq.one();
+            EXPECT_TRUE(is(wc, i, IBV_WC_RDMA_WRITE));
+        }
+    });
+    in_threads(
+        [&](std::size_t) {
+            for (int i = 0; i < 30; i++) {
+                Cq cq(a.context.get(), 16);
+                Qp one(a.pd.get(), cq.get(), cq.get());
+                Qp two(a.pd.get(), cq.get(), cq.get());
+                Buffer buffer(a.pd.get(), 16384);
+                vt::connect(a.context, one, a.context, two);
+                one.post(SendWr::write({buffer.sge(0, 8000)}, remote(buffer, 8192)).id(1));
+                EXPECT_TRUE(is(cq.one(), 1, IBV_WC_RDMA_WRITE));
+                one.post(SendWr::write({buffer.sge(0, 8000)}, remote(buffer, 8192)).id(2));
+            } // destroyed with a request under way
+        },
+        3);
+    stop = true;
+    traffic.join();
 }
 
 TEST_F(ThreadCore, DeregisteringWhileThePeerReads)
 {
-	Params params;
-	params.timeout = 12;
-	for (int round = 0; round < 10; round++) {
-		start({}, params);
-		Buffer near = a.buffer(1 << 20);
-		Buffer far = b.buffer(1 << 20);
-		fill(far.bytes(), 1);
-		for (std::uint64_t i = 0; i < 20; i++)
-			a.qp->post(SendWr::read({near.sge(0, 1 << 20)}, remote(far)).id(i));
-		std::this_thread::sleep_for(Millis(round * 2));
-		EXPECT_EQ(far.mr().destroy(), 0);
-		bool failed = false;
-		for (std::uint64_t i = 0; i < 20; i++) {
-			ibv_wc wc = a.send_cq.one();
-			EXPECT_EQ(wc.wr_id, i);
-			if (wc.status == IBV_WC_SUCCESS) {
-				EXPECT_FALSE(failed) << "no success behind an error";
-				continue;
-			}
-			EXPECT_EQ(wc.status, failed ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR);
-			failed = true;
-		}
-	}
+    Params params;
+    params.timeout = 12;
+    for (int round = 0; round < 10; round++) {
+        start({}, params);
+        Buffer near = a.buffer(1 << 20);
+        Buffer far = b.buffer(1 << 20);
+        fill(far.bytes(), 1);
+        for (std::uint64_t i = 0; i < 20; i++)
+            a.qp->post(SendWr::read({near.sge(0, 1 << 20)}, remote(far)).id(i));
+        std::this_thread::sleep_for(Millis(round * 2));
+        EXPECT_EQ(far.mr().destroy(), 0);
+        bool failed = false;
+        for (std::uint64_t i = 0; i < 20; i++) {
+            ibv_wc wc = a.send_cq.one();
+            EXPECT_EQ(wc.wr_id, i);
+            if (wc.status == IBV_WC_SUCCESS) {
+                EXPECT_FALSE(failed) << "no success behind an error";
+                continue;
+            }
+            EXPECT_EQ(wc.status, failed ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR);
+            failed = true;
+        }
+    }
 }
 
 TEST_F(ThreadCore, ModifyingToErrWhileOthersPost)
 {
-	for (int round = 0; round < 10; round++) {
-		start({.send_wr = 64});
-		Buffer near = a.buffer(4096);
-		Buffer far = b.buffer(4096);
-		std::atomic<std::uint64_t> posted = 0;
-		std::atomic<std::uint64_t> next = 0;
-		std::atomic<bool> stop = false;
-		// No more at once than the CQ takes: what is flushed makes room in the queue.
-		std::thread poster([&] {
-			while (!stop)
-				if (posted - next < 400 &&
-				    !a.qp->try_post(SendWr::write({near.sge(0, 100)}, remote(far)).id(posted)))
-					posted++;
-		});
-		std::this_thread::sleep_for(5ms);
-		EXPECT_EQ(a.qp->move(IBV_QPS_ERR), 0);
-		for (int i = 0; i < 1000; i++, next++)
-			EXPECT_EQ(a.send_cq.one().wr_id, next);
-		stop = true;
-		poster.join();
-		for (; next < posted; next++)
-			EXPECT_EQ(a.send_cq.one().wr_id, next) << "each exactly once";
-		EXPECT_TRUE(a.send_cq.quiet());
-	}
+    for (int round = 0; round < 10; round++) {
+        start({.send_wr = 64});
+        Buffer near = a.buffer(4096);
+        Buffer far = b.buffer(4096);
+        std::atomic<std::uint64_t> posted = 0;
+        std::atomic<std::uint64_t> next = 0;
+        std::atomic<bool> stop = false;
+        // No more at once than the CQ takes: what is flushed makes room in the queue.
+        std::thread poster([&] {
+            while (!stop)
+                if (posted - next < 400 &&
+                    !a.qp->try_post(SendWr::write({near.sge(0, 100)}, remote(far)).id(posted)))
+                    posted++;
+        });
+        std::this_thread::sleep_for(5ms);
+        EXPECT_EQ(a.qp->move(IBV_QPS_ERR), 0);
+        for (int i = 0; i < 1000; i++, next++)
+            EXPECT_EQ(a.send_cq.one().wr_id, next);
+        stop = true;
+        poster.join();
+        for (; next < posted; next++)
+            EXPECT_EQ(a.send_cq.one().wr_id, next) << "each exactly once";
+        EXPECT_TRUE(a.send_cq.quiet());
+    }
 }
 
 } // namespace

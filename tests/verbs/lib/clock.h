@@ -19,43 +19,40 @@ constexpr Millis kQuiet = 60ms;
 
 class Deadline {
 public:
-	explicit Deadline(Millis in = kPatience) : end_(Clock::now() + in) {}
+    explicit Deadline(Millis in = kPatience) : end_(Clock::now() + in) {}
 
-	bool passed() const { return Clock::now() >= end_; }
+    bool passed() const { return Clock::now() >= end_; }
 
-	Millis left() const
-	{
-		auto now = Clock::now();
-		return now >= end_ ? 0ms : std::chrono::ceil<Millis>(end_ - now);
-	}
+    Millis left() const
+    {
+        auto now = Clock::now();
+        return now >= end_ ? 0ms : std::chrono::ceil<Millis>(end_ - now);
+    }
 
 private:
-	Clock::time_point end_;
+    Clock::time_point end_;
 };
 
 class Stopwatch {
 public:
-	Millis elapsed() const
-	{
-		return std::chrono::duration_cast<Millis>(Clock::now() - begin_);
-	}
+    Millis elapsed() const { return std::chrono::duration_cast<Millis>(Clock::now() - begin_); }
 
 private:
-	Clock::time_point begin_ = Clock::now();
+    Clock::time_point begin_ = Clock::now();
 };
 
 /// Asks @p condition again and again until it holds; false if it did not in time.
 template <typename Condition>
 bool eventually(Condition condition, Millis patience = kPatience)
 {
-	Deadline deadline(patience);
-	for (;;) {
-		if (condition())
-			return true;
-		if (deadline.passed())
-			return false;
-		std::this_thread::sleep_for(1ms);
-	}
+    Deadline deadline(patience);
+    for (;;) {
+        if (condition())
+            return true;
+        if (deadline.passed())
+            return false;
+        std::this_thread::sleep_for(1ms);
+    }
 }
 
 } // namespace vt

@@ -17,7 +17,10 @@ namespace vt {
 /// Names of the two devices under test (ROX_DEV_A, ROX_DEV_B): one device or two.
 const std::string &device_a();
 const std::string &device_b();
-inline bool one_device() { return device_a() == device_b(); }
+inline bool one_device()
+{
+    return device_a() == device_b();
+}
 
 /// Opens by name; null if there is no such device.
 ibv_context *open_device(const std::string &name);
@@ -25,42 +28,42 @@ ibv_context *open_device(const std::string &name);
 enum class Family { V4, V6 };
 
 struct Event {
-	ibv_event_type type;
-	void *element; ///< the ibv_qp, ibv_cq or ibv_srq that it is about
-	int port;
+    ibv_event_type type;
+    void *element; ///< the ibv_qp, ibv_cq or ibv_srq that it is about
+    int port;
 };
 
 class Context {
 public:
-	explicit Context(const std::string &name);
+    explicit Context(const std::string &name);
 
-	ibv_context *get() const { return handle_.get(); }
-	const std::string &name() const { return name_; }
+    ibv_context *get() const { return handle_.get(); }
+    const std::string &name() const { return name_; }
 
-	ibv_device_attr attr() const;
-	ibv_port_attr port() const;
+    ibv_device_attr attr() const;
+    ibv_port_attr port() const;
 
-	/// Index of the first RoCE v2 GID of that family (not link-local), or a failure.
-	int gid_index(Family family = Family::V4) const;
-	ibv_gid gid(Family family = Family::V4) const;
+    /// Index of the first RoCE v2 GID of that family (not link-local), or a failure.
+    int gid_index(Family family = Family::V4) const;
+    ibv_gid gid(Family family = Family::V4) const;
 
-	/// Waits for an event of @p type, about @p element unless that is null.
-	/// Others that come before it are kept in others().
-	Event wait_event(ibv_event_type type, const void *element = nullptr,
-			 Millis patience = kPatience);
-	/// The next event of any kind, or none in time. It is acknowledged already.
-	std::optional<Event> next_event(Millis patience);
-	/// Has an event of @p type about @p element come, or does it within kQuiet?
-	bool has_event(ibv_event_type type, const void *element);
-	const std::vector<Event> &others() const { return others_; }
+    /// Waits for an event of @p type, about @p element unless that is null.
+    /// Others that come before it are kept in others().
+    Event wait_event(ibv_event_type type, const void *element = nullptr,
+                     Millis patience = kPatience);
+    /// The next event of any kind, or none in time. It is acknowledged already.
+    std::optional<Event> next_event(Millis patience);
+    /// Has an event of @p type about @p element come, or does it within kQuiet?
+    bool has_event(ibv_event_type type, const void *element);
+    const std::vector<Event> &others() const { return others_; }
 
-	/// Closes the device before the object's life ends.
-	int close() { return handle_.destroy(); }
+    /// Closes the device before the object's life ends.
+    int close() { return handle_.destroy(); }
 
 private:
-	std::string name_;
-	Handle<ibv_context, ibv_close_device> handle_;
-	std::vector<Event> others_;
+    std::string name_;
+    Handle<ibv_context, ibv_close_device> handle_;
+    std::vector<Event> others_;
 };
 
 } // namespace vt

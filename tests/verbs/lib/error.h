@@ -12,7 +12,7 @@ namespace vt {
 
 class Failure : public std::runtime_error {
 public:
-	using std::runtime_error::runtime_error;
+    using std::runtime_error::runtime_error;
 };
 
 /// Fails with @p what and the name of @p error.
@@ -23,16 +23,16 @@ public:
 template <typename T>
 T *need(T *pointer, const char *what)
 {
-	if (!pointer)
-		fail(what, errno);
-	return pointer;
+    if (!pointer)
+        fail(what, errno);
+    return pointer;
 }
 
 /// For verbs that return 0 or an errno.
 inline void check(int result, const char *what)
 {
-	if (result)
-		fail(what, result > 0 ? result : errno);
+    if (result)
+        fail(what, result > 0 ? result : errno);
 }
 
 } // namespace vt

@@ -15,42 +15,42 @@ namespace vt {
 template <typename T, auto Destroy>
 class Handle {
 public:
-	Handle() = default;
-	explicit Handle(T *object) : object_(object) {}
-	Handle(Handle &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-	Handle &operator=(Handle &&other) noexcept
-	{
-		if (this != &other) {
-			reset();
-			object_ = std::exchange(other.object_, nullptr);
-		}
-		return *this;
-	}
-	~Handle() { reset(); }
+    Handle() = default;
+    explicit Handle(T *object) : object_(object) {}
+    Handle(Handle &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Handle &operator=(Handle &&other) noexcept
+    {
+        if (this != &other) {
+            reset();
+            object_ = std::exchange(other.object_, nullptr);
+        }
+        return *this;
+    }
+    ~Handle() { reset(); }
 
-	T *get() const { return object_; }
-	T *operator->() const { return object_; }
-	explicit operator bool() const { return object_; }
+    T *get() const { return object_; }
+    T *operator->() const { return object_; }
+    explicit operator bool() const { return object_; }
 
-	void reset()
-	{
-		if (object_) {
-			EXPECT_EQ(Destroy(std::exchange(object_, nullptr)), 0)
-				<< "destruction failed: " << __PRETTY_FUNCTION__;
-		}
-	}
-	/// Destroys and returns what the verb did; on failure the object stays.
-	int destroy()
-	{
-		int result = Destroy(object_);
-		if (!result)
-			object_ = nullptr;
-		return result;
-	}
-	T *release() { return std::exchange(object_, nullptr); }
+    void reset()
+    {
+        if (object_) {
+            EXPECT_EQ(Destroy(std::exchange(object_, nullptr)), 0)
+                << "destruction failed: " << __PRETTY_FUNCTION__;
+        }
+    }
+    /// Destroys and returns what the verb did; on failure the object stays.
+    int destroy()
+    {
+        int result = Destroy(object_);
+        if (!result)
+            object_ = nullptr;
+        return result;
+    }
+    T *release() { return std::exchange(object_, nullptr); }
 
 private:
-	T *object_ = nullptr;
+    T *object_ = nullptr;
 };
 
 } // namespace vt

@@ -19,27 +19,27 @@ constexpr unsigned kSecondsPerTest = 90;
 /// Not safe in a signal handler by the letter, but the program is over anyway.
 void too_long(int)
 {
-	signal(SIGALRM, SIG_DFL);
-	alarm(20);
-	std::printf("a test did not end within %u s%s\n", kSecondsPerTest,
-		    vt::state_of_everything().c_str());
-	std::fflush(stdout);
-	_exit(3);
+    signal(SIGALRM, SIG_DFL);
+    alarm(20);
+    std::printf("a test did not end within %u s%s\n", kSecondsPerTest,
+                vt::state_of_everything().c_str());
+    std::fflush(stdout);
+    _exit(3);
 }
 
 class Watchdog : public testing::EmptyTestEventListener {
-	void OnTestStart(const testing::TestInfo &) override { alarm(kSecondsPerTest); }
-	void OnTestEnd(const testing::TestInfo &) override { alarm(0); }
+    void OnTestStart(const testing::TestInfo &) override { alarm(kSecondsPerTest); }
+    void OnTestEnd(const testing::TestInfo &) override { alarm(0); }
 };
 
 } // namespace
 
 int main(int argc, char **argv)
 {
-	testing::InitGoogleTest(&argc, argv);
-	setvbuf(stdout, nullptr, _IOLBF, 0);
-	signal(SIGALRM, too_long);
-	testing::UnitTest::GetInstance()->listeners().Append(new Watchdog);
-	std::printf("devices: %s and %s\n", vt::device_a().c_str(), vt::device_b().c_str());
-	return RUN_ALL_TESTS();
+    testing::InitGoogleTest(&argc, argv);
+    setvbuf(stdout, nullptr, _IOLBF, 0);
+    signal(SIGALRM, too_long);
+    testing::UnitTest::GetInstance()->listeners().Append(new Watchdog);
+    std::printf("devices: %s and %s\n", vt::device_a().c_str(), vt::device_b().c_str());
+    return RUN_ALL_TESTS();
 }

@@ -15,54 +15,53 @@ namespace vt {
 
 /// A device with one of everything; the QP comes with PairTest::make().
 struct End {
-	explicit End(const std::string &device)
-		: context(device), pd(alloc_pd(context.get())), send_cq(context.get(), 512),
-		  recv_cq(context.get(), 512)
-	{
-	}
+    explicit End(const std::string &device)
+        : context(device), pd(alloc_pd(context.get())), send_cq(context.get(), 512),
+          recv_cq(context.get(), 512)
+    {}
 
-	Buffer buffer(std::size_t size, int access = kAllAccess) const
-	{
-		return {pd.get(), size, access};
-	}
+    Buffer buffer(std::size_t size, int access = kAllAccess) const
+    {
+        return {pd.get(), size, access};
+    }
 
-	Context context;
-	Pd pd;
-	Cq send_cq;
-	Cq recv_cq;
-	std::unique_ptr<Qp> qp;
+    Context context;
+    Pd pd;
+    Cq send_cq;
+    Cq recv_cq;
+    std::unique_ptr<Qp> qp;
 };
 
 /// Both to RTS, each knowing the other (UD: none knows any).
 void connect(const Context &a_context, Qp &a, const Context &b_context, Qp &b,
-	     const Params &params = {});
+             const Params &params = {});
 
 class PairTest : public ::testing::Test {
 protected:
-	/// QPs go first: fixtures may own what they use.
-	void TearDown() override
-	{
-		a.qp.reset();
-		b.qp.reset();
-	}
+    /// QPs go first: fixtures may own what they use.
+    void TearDown() override
+    {
+        a.qp.reset();
+        b.qp.reset();
+    }
 
-	/// Creates both QPs, in RESET.
-	void make(const QpConfig &a_config = {}, const QpConfig &b_config = {});
-	/// Creates and connects both.
-	void start(const QpConfig &config = {}, const Params &params = {});
-	void connect(const Params &params = {})
-	{
-		vt::connect(a.context, *a.qp, b.context, *b.qp, params);
-	}
+    /// Creates both QPs, in RESET.
+    void make(const QpConfig &a_config = {}, const QpConfig &b_config = {});
+    /// Creates and connects both.
+    void start(const QpConfig &config = {}, const Params &params = {});
+    void connect(const Params &params = {})
+    {
+        vt::connect(a.context, *a.qp, b.context, *b.qp, params);
+    }
 
-	/// An AH on @p from to @p to.
-	static Ah ah(const End &from, const End &to, const Params &params = {});
+    /// An AH on @p from to @p to.
+    static Ah ah(const End &from, const End &to, const Params &params = {});
 
-	/// Posts a small receive on b, sends to it from a and checks: the pair works.
-	void expect_works();
+    /// Posts a small receive on b, sends to it from a and checks: the pair works.
+    void expect_works();
 
-	End a{device_a()};
-	End b{device_b()};
+    End a{device_a()};
+    End b{device_b()};
 };
 
 } // namespace vt
