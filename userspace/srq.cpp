@@ -56,6 +56,7 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
     }
     srq->vsrq.srq_num = resp.driver.srq_num;
     srq->queue.set_accepting(true);
+    srq->vsrq.srq.pd = pd;
     Pd::of(pd)->users++;
     if (is_single_threaded(pd)) {
         srq->queue.lock().elide();

@@ -303,6 +303,21 @@ TEST_F(ProviderQpTest, QueryAsksTheKernel)
     EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
 
+TEST_F(ProviderQpTest, ParentDomainInUseIsNotFreed)
+{
+    ibv_parent_domain_init_attr parent_attr = {};
+    ibv_qp_init_attr attr = init_attr();
+
+    parent_attr.pd = pd;
+    ibv_pd *parent = ops->alloc_parent_domain(context, &parent_attr);
+    ibv_qp *qp = ops->create_qp(parent, &attr);
+
+    ASSERT_NE(qp, nullptr);
+    EXPECT_EQ(ops->dealloc_pd(parent), EBUSY);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+    EXPECT_EQ(ops->dealloc_pd(parent), 0);
+}
+
 TEST_F(ProviderQpTest, QpOfAThreadDomainHasNoLocks)
 {
     ibv_td_init_attr td_attr = {};

@@ -221,6 +221,23 @@ TEST_F(ProviderSrqTest, ExtendedCreateOfOtherTypesIsRefused)
     EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
+TEST_F(ProviderSrqTest, ParentDomainInUseIsNotFreed)
+{
+    ibv_parent_domain_init_attr parent_attr = {};
+
+    parent_attr.pd = pd;
+    ibv_pd *parent = ops->alloc_parent_domain(context, &parent_attr);
+
+    std::swap(pd, parent);
+    ibv_srq *srq = create();
+
+    std::swap(pd, parent);
+    ASSERT_NE(srq, nullptr);
+    EXPECT_EQ(ops->dealloc_pd(parent), EBUSY);
+    EXPECT_EQ(ops->destroy_srq(srq), 0);
+    EXPECT_EQ(ops->dealloc_pd(parent), 0);
+}
+
 TEST_F(ProviderSrqTest, SrqOfAThreadDomainHasNoLock)
 {
     ibv_td_init_attr td_attr = {};
