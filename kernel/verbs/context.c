@@ -2,6 +2,7 @@
 /*
  * A program's context, and the mapping of rings into it.
  */
+#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
@@ -13,14 +14,27 @@ int rox_alloc_ucontext(struct ib_ucontext *uc, struct ib_udata *udata)
 		.abi_version = ROX_ABI_VERSION,
 		.max_inline = ROX_MAX_INLINE,
 	};
+	int err;
 
+	/*
+	 * The core keeps no module that can cut programs off, as we can. One
+	 * that is in use should not be unloaded by the way, though: who wants
+	 * that deletes the links first. That waits for the end of dealloc, so
+	 * the reference may be given back from there.
+	 */
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;
 	/* A program that asks for no response (not our provider) gets none. */
-	return ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
+	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
+	if (err)
+		module_put(THIS_MODULE);
+	return err;
 }
 
 /* All objects and offers of the context are gone by now. */
 void rox_dealloc_ucontext(struct ib_ucontext *uc)
 {
+	module_put(THIS_MODULE);
 }
 
 /*
