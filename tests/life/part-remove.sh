@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: GPL-2.0
 #
 # Everything beneath the traffic taken away in mid-transfer, with programs that hold the device open.
