@@ -21,8 +21,8 @@ static void rox_acked_to(struct rox_qp *qp, u32 una)
 
 	if (send->una == una)
 		return;
+	rox_retry_progress(qp, rox_psn_diff(una, send->una));
 	send->una = una;
-	rox_retry_progress(qp);
 	if (rox_psn_diff(una, send->psn) <= 0)
 		return;
 	send->psn = una;

@@ -20,6 +20,8 @@
 /* Bytes in flight per RC QP, and the least number of packets. */
 #define ROX_WINDOW_BYTES	(512U * 1024)
 #define ROX_WINDOW_MIN_PKTS	64U
+/* Packets in flight after an ACK timeout: enough to learn what has arrived. */
+#define ROX_WINDOW_PROBE	4U
 /* A READ is asked for in pieces of this size, so that the requester paces the responses. */
 #define ROX_READ_CHUNK		(128U * 1024)
 /* A local ACK timeout below this is taken as this: a software peer is not faster. */
@@ -84,6 +86,11 @@ static inline bool rox_wqe_is_atomic(const struct rox_swqe *wqe)
 	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+static inline u32 rox_window_max(const struct rox_qp *qp)
+{
+	return max(ROX_WINDOW_MIN_PKTS, ROX_WINDOW_BYTES / qp->mtu);
+}
+
 static inline u32 rox_read_chunk_pkts(const struct rox_qp *qp)
 {
 	return max(1U, ROX_READ_CHUNK / qp->mtu);
@@ -112,8 +119,10 @@ void rox_send_drop(struct rox_qp *qp);
 void rox_timer_init(struct rox_qp *qp);
 /* Sees to it that the timer fires at send.deadline. */
 void rox_timer_arm(struct rox_qp *qp);
-/* There was progress: the retry counters start anew, and the ACK timeout. */
-void rox_retry_progress(struct rox_qp *qp);
+/* The retry counters start anew, and the ACK timeout. */
+void rox_retry_reset(struct rox_qp *qp);
+/* @pkts more were acknowledged: the same, and the window grows. */
+void rox_retry_progress(struct rox_qp *qp, u32 pkts);
 /* Arms the ACK timeout if something is outstanding and it is not armed. */
 void rox_retry_watch(struct rox_qp *qp);
 void rox_retry_timeout(struct rox_qp *qp);

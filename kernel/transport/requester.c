@@ -35,16 +35,11 @@ struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 inde
 
 /* ---- what may be sent now ---- */
 
-static u32 rox_window_pkts(const struct rox_qp *qp)
-{
-	return max(ROX_WINDOW_MIN_PKTS, ROX_WINDOW_BYTES / qp->mtu);
-}
-
 /* Packets that the window still takes. */
 static u32 rox_window_room(const struct rox_qp *qp)
 {
 	u32 used = rox_psn_diff(qp->send.psn, qp->send.una);
-	u32 window = rox_window_pkts(qp);
+	u32 window = qp->send.window;
 
 	return used < window ? window - used : 0;
 }

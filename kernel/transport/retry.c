@@ -29,21 +29,33 @@ void rox_timer_arm(struct rox_qp *qp)
 	hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
 }
 
+/*
+ * The specification allows up to four times what the QP asks for (9.7.6.1.3).
+ * The second and later timeouts in a row take it: the peer, or a queue on the
+ * way, is slow rather than the packet lost.
+ */
 static u64 rox_ack_timeout(const struct rox_qp *qp)
 {
 	u64 ns = rox_ack_timeout_ns(qp->attr.timeout);
 
-	return ns ? max_t(u64, ns, ROX_MIN_ACK_TIMEOUT_NS) : 0;
+	return ns ? max_t(u64, ns, ROX_MIN_ACK_TIMEOUT_NS) << min(qp->send.timeouts, 2) : 0;
 }
 
-void rox_retry_progress(struct rox_qp *qp)
+void rox_retry_reset(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
 
+	send->timeouts = 0;
 	send->retry = qp->attr.retry_cnt;
 	send->rnr_retry = qp->attr.rnr_retry;
 	if (!send->waiting_rnr)
 		send->deadline = 0;
+}
+
+void rox_retry_progress(struct rox_qp *qp, u32 pkts)
+{
+	qp->send.window = min(qp->send.window + pkts, rox_window_max(qp));
+	rox_retry_reset(qp);
 }
 
 void rox_retry_watch(struct rox_qp *qp)
@@ -147,5 +159,9 @@ void rox_retry_timeout(struct rox_qp *qp)
 	if (send->psn == send->una)
 		return;
 	rox_count(qp->dev, ROX_CNT_LOCAL_ACK_TIMEOUT);
+	/* All at once again would only lengthen the queue that may be the reason. */
+	send->window = ROX_WINDOW_PROBE;
+	if (send->timeouts < U8_MAX)
+		send->timeouts++;
 	rox_retry_go_back(qp, ROX_RETRY_TIMEOUT);
 }

@@ -140,7 +140,8 @@ static void rox_to_rts_first(struct rox_qp *qp)
 	send->una = send->next_psn;
 	send->max_psn = send->next_psn;
 	send->nak_una = U32_MAX;
-	rox_retry_progress(qp);
+	send->window = rox_window_max(qp);
+	rox_retry_reset(qp);
 }
 
 /**
@@ -165,7 +166,7 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 	else if (old == IB_QPS_RTR && new_state == IB_QPS_RTS)
 		rox_to_rts_first(qp);
 	else if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_TIMEOUT))
-		rox_retry_progress(qp);
+		rox_retry_reset(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	WRITE_ONCE(qp->state, new_state);

@@ -119,6 +119,8 @@ struct rox_swqe {
  * @rd_atomic: READ and ATOMIC requests outstanding
  * @nak_una: value of @una for which a missing response was asked for again
  * @ooo_psn: the last response that came while that one was missing
+ * @window: packets that may be unacknowledged; small after a timeout, grows with ACKs
+ * @timeouts: ACK timeouts without progress between
  * @retry: retry_cnt left, until there is progress
  * @rnr_retry: rnr_retry left, likewise
  * @waiting_rnr: nothing is sent until the timer fires
@@ -143,6 +145,8 @@ struct rox_send {
 	bool waiting_rnr;
 	u8 retry;
 	u8 rnr_retry;
+	u8 timeouts;
+	u32 window;
 	u32 rd_atomic;
 	u32 nak_una;
 	u32 ooo_psn;
