@@ -6,6 +6,7 @@
 #define ROX_H
 
 #include <linux/netdevice.h>
+#include <linux/sizes.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <linux/rhashtable.h>
@@ -16,22 +17,22 @@
 
 /* Limits that the device reports; nothing else in rox is smaller. */
 enum rox_limits {
-	ROX_MAX_QP		= 1 << 20,
-	ROX_MAX_CQ		= 1 << 20,
-	ROX_MAX_SRQ		= 1 << 20,
-	ROX_MAX_MR		= 1 << 20,
-	ROX_MAX_PD		= 1 << 20,
-	ROX_MAX_AH		= 1 << 20,
-	ROX_MAX_QP_WR		= 1 << 15,
-	ROX_MAX_SRQ_WR		= 1 << 20,
-	ROX_MAX_CQE		= 1 << 22,
+	ROX_MAX_QP		= SZ_1M,
+	ROX_MAX_CQ		= SZ_1M,
+	ROX_MAX_SRQ		= SZ_1M,
+	ROX_MAX_MR		= SZ_1M,
+	ROX_MAX_PD		= SZ_1M,
+	ROX_MAX_AH		= SZ_1M,
+	ROX_MAX_QP_WR		= SZ_32K,
+	ROX_MAX_SRQ_WR		= SZ_1M,
+	ROX_MAX_CQE		= SZ_4M,
 	ROX_MAX_SGE		= 32,
 	ROX_MAX_INLINE		= 1024,
 	ROX_MAX_RD_ATOM		= 128,
 	ROX_NUM_COMP_VECTORS	= 64,
 };
 
-#define ROX_MAX_MSG_SIZE	(1U << 31)
+#define ROX_MAX_MSG_SIZE	0x80000000U
 #define ROX_QPN_MASK		0xffffffU
 #define ROX_UDP_PORT		4791
 
@@ -80,7 +81,7 @@ struct rox_dev {
 
 	struct rox_counters __percpu *counters;
 
-	spinlock_t port_lock;
+	spinlock_t port_lock;	/* @port_up, @mtu */
 	bool port_up;
 	enum ib_mtu mtu;
 	atomic_t pkey_bad;

@@ -45,7 +45,7 @@ std::uint64_t receives_of(std::uint64_t messages)
 } // namespace
 
 Stream::Stream(Endpoint &endpoint, std::uint64_t messages)
-    : endpoint_(endpoint), messages_(messages)
+    : endpoint_(endpoint), messages_(messages), expected_(messages)
 {}
 
 std::uint64_t Stream::consumed_by_peer() const
@@ -176,9 +176,20 @@ void Stream::end(State state, const std::string &reason)
     reason_ = reason;
 }
 
+std::uint64_t Stream::stop()
+{
+    messages_ = expected_ = next_;
+    return messages_;
+}
+
+void Stream::expect(std::uint64_t messages)
+{
+    expected_ = messages;
+}
+
 bool Stream::finished() const
 {
-    return messages_ && completed_ == messages_ && received_ == receives_of(messages_) &&
+    return messages_ && completed_ == messages_ && received_ == receives_of(expected_) &&
            !credits_open_ && credit_told_ == received_;
 }
 

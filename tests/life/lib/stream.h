@@ -28,6 +28,10 @@ public:
 
     /// One round of sending and polling, without sleeping.
     State step();
+    /// Sends no more messages; returns how many there were.
+    std::uint64_t stop();
+    /// Makes @p messages the number that comes from the other side.
+    void expect(std::uint64_t messages);
     /// Sleeps if that is wanted, until there may be something to do.
     void wait() { endpoint_.wait(200); }
 
@@ -54,6 +58,7 @@ private:
 
     Endpoint &endpoint_;
     std::uint64_t messages_;
+    std::uint64_t expected_;
     std::uint64_t next_ = 0;         ///< the message to send next
     std::uint64_t with_receive_ = 0; ///< of those sent, how many use up a receive
     std::uint64_t open_ = 0;         ///< sent and not yet completed
