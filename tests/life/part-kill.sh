@@ -28,7 +28,7 @@ kill_programs=(
 	"ib_write_bw -F -D 60 -R -b"
 	"ib_read_bw -F -D 60 -q 4"
 	"ib_send_bw -F -D 60 -c UD -s 2048"
-	"ib_send_bw -F -D 60 -e --use-srq"
+	"ib_send_bw -F -n 5000000 -N -e --use-srq"
 	"ib_atomic_bw -F -D 60"
 	"rping"
 )
