@@ -40,6 +40,8 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
  * @ip_len: bytes of an IP header
  * @pkt: next packet
  * @read: bytes of payload that were read
+ * @sent: packets handed over
+ * @sent_bytes: their payload
  * @drops: packets lost here
  */
 struct tx {
@@ -49,6 +51,8 @@ struct tx {
 	u32 ip_len;
 	u32 pkt;
 	u32 read;
+	u32 sent;
+	u32 sent_bytes;
 	u32 drops;
 };
 
@@ -321,6 +325,7 @@ static int output(const struct tx *tx, struct sk_buff *skb)
 static int send_group(struct tx *tx)
 {
 	struct group g;
+	u32 begin = tx->read;
 	int err = 0;
 	u32 i;
 
@@ -339,8 +344,12 @@ static int send_group(struct tx *tx)
 	finish_headers(tx, &g);
 	/* A macro that evaluates its argument twice. */
 	err = output(tx, g.frame.skb);
-	if (net_xmit_eval(err))
+	if (net_xmit_eval(err)) {
 		tx->drops += g.count;
+	} else {
+		tx->sent += g.count;
+		tx->sent_bytes += tx->read - begin;
+	}
 	tx->pkt += g.count;
 	return 0;
 }
@@ -383,11 +392,10 @@ static void account(const struct tx *tx)
 {
 	struct rox_burst *b = tx->b;
 	struct rox_dev *dev = b->path->dev;
-	u32 sent = tx->pkt - min(tx->pkt, tx->drops);
 
 	rox_count(dev, ROX_CNT_TX_BURSTS);
-	rox_count_add(dev, ROX_CNT_TX_PKTS, sent);
-	rox_count_add(dev, ROX_CNT_TX_BYTES, tx->read);
+	rox_count_add(dev, ROX_CNT_TX_PKTS, tx->sent);
+	rox_count_add(dev, ROX_CNT_TX_BYTES, tx->sent_bytes);
 	if (tx->drops)
 		rox_count_add(dev, ROX_CNT_TX_DROP, tx->drops);
 	trace_rox_packet_out(b->qp ? b->qp->ibqp.qp_num : 0, b->dqpn, b->op_first, b->psn,
