@@ -13,7 +13,6 @@
 
 #include "internal.h"
 #include "../observe/observe.h"
-#include "../observe/trace.h"
 #include "../verbs/verbs.h"
 
 #define QPN_GSI		1U
@@ -52,8 +51,6 @@ struct frame {
  * @service: enum rox_service
  * @pkey: their P_Key
  * @dqpn: their destination
- * @opcode: of the first one, for tracing
- * @psn: likewise
  */
 struct run {
 	u32 first;
@@ -63,8 +60,6 @@ struct run {
 	u8 service;
 	u16 pkey;
 	u32 dqpn;
-	u8 opcode;
-	u32 psn;
 };
 
 static bool dev_has_gid(struct rox_dev *dev, const struct in6_addr *addr, struct net_device *ndev)
@@ -211,14 +206,6 @@ static void scrub(struct sk_buff *skb)
 	skb->dev = NULL;
 }
 
-static void trace_in(const struct rox_qp *qp, const struct run *run, const struct sk_buff *skb)
-{
-	u32 seg = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : skb->len;
-
-	trace_rox_packet_in(qp->ibqp.qp_num, run->dqpn, run->opcode, run->psn, run->count,
-			    run->count * seg);
-}
-
 /* Gives packets to a QP; takes over @skb. */
 static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff *skb)
 {
@@ -229,7 +216,6 @@ static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff 
 	cb->first = run->first;
 	cb->count = run->count;
 
-	trace_in(qp, run, skb);
 	if (run->service == ROX_SERVICE_CNP)
 		take_cnp(skb);
 	else
@@ -306,8 +292,6 @@ static void classify(const struct frame *f, u32 index, struct run *run)
 	run->service = bth.opcode & ROX_SERVICE_MASK;
 	run->pkey = bth.pkey;
 	run->dqpn = bth.dqpn;
-	run->opcode = bth.opcode;
-	run->psn = bth.psn;
 }
 
 static bool same_run(const struct run *a, const struct run *b)
