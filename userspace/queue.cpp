@@ -7,6 +7,38 @@
 
 namespace rox {
 
+namespace {
+
+/*
+ * Adds a chain of work requests up to the first bad one, which *bad_wr then
+ * names, and publishes what was added. The caller holds the queue's lock.
+ */
+template <typename Ring, typename Wr, typename Encode>
+Posted post_chain(Ring &ring, bool accepting, Wr *wr, Wr **bad_wr, Encode encode)
+{
+    Posted result;
+
+    for (; wr != nullptr; wr = wr->next) {
+        std::byte *slot = nullptr;
+
+        if (!accepting || !ring) {
+            result.error = EINVAL;
+        } else if ((slot = ring.reserve()) == nullptr) {
+            result.error = ring.why_not();
+        } else if ((result.error = encode(slot, *wr)) != 0) {
+            ring.drop_last();
+        }
+        if (result.error != 0) {
+            *bad_wr = wr;
+            break;
+        }
+    }
+    result.wake = ring.publish() && ring.needs_wakeup();
+    return result;
+}
+
+} // namespace
+
 void SendQueue::attach(const RingView &view, uint32_t max_wr, const SendLimits &limits)
 {
     ring_.attach(view, max_wr);
@@ -15,26 +47,12 @@ void SendQueue::attach(const RingView &view, uint32_t max_wr, const SendLimits &
 
 Posted SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad_wr)
 {
-    Posted result;
     const Guard guard(lock_);
 
-    for (; wr != nullptr; wr = wr->next) {
-        std::byte *slot = nullptr;
-
-        if (!accepting_ || !ring_) {
-            result.error = EINVAL;
-        } else if ((slot = ring_.reserve()) == nullptr) {
-            result.error = ring_.why_not();
-        } else if ((result.error = encode_send(slot, *wr, limits_)) != 0) {
-            ring_.drop_last();
-        }
-        if (result.error != 0) {
-            *bad_wr = wr;
-            break;
-        }
-    }
-    result.wake = ring_.publish() && ring_.needs_wakeup();
-    return result;
+    return post_chain(ring_, accepting_, wr, bad_wr,
+                      [this](std::byte *slot, const ibv_send_wr &one) {
+                          return encode_send(slot, one, limits_);
+                      });
 }
 
 void SendQueue::start()
@@ -126,26 +144,12 @@ void RecvQueue::attach(const RingView &view, uint32_t max_wr, uint32_t max_sge)
 
 Posted RecvQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 {
-    Posted result;
     const Guard guard(lock_);
 
-    for (; wr != nullptr; wr = wr->next) {
-        std::byte *slot = nullptr;
-
-        if (!accepting_ || !ring_) {
-            result.error = EINVAL;
-        } else if ((slot = ring_.reserve()) == nullptr) {
-            result.error = ring_.why_not();
-        } else if ((result.error = encode_recv(slot, *wr, max_sge_)) != 0) {
-            ring_.drop_last();
-        }
-        if (result.error != 0) {
-            *bad_wr = wr;
-            break;
-        }
-    }
-    result.wake = ring_.publish() && ring_.needs_wakeup();
-    return result;
+    return post_chain(ring_, accepting_, wr, bad_wr,
+                      [this](std::byte *slot, const ibv_recv_wr &one) {
+                          return encode_recv(slot, one, max_sge_);
+                      });
 }
 
 void CompletionQueue::attach(const RingView &view)
