@@ -6,20 +6,20 @@
 ///     traffic serve [OPTIONS] DEVICE SOCKET     one end; SOCKET is a path to meet the other at
 ///     traffic connect [OPTIONS] DEVICE SOCKET
 ///
-/// Options: -m N messages each way (else for ever), -d N until N seconds after the first ones, -e
-/// sleep on completion events, -t N local ACK timeout, -r N retries. It prints "running" once
-/// something has gone through, and at the end one line that says why. Exit status: 0 all done, 3
-/// connection lost, 4 device removed (told by IBV_EVENT_DEVICE_FATAL), 5 nothing came any more, 1
-/// anything else.
+/// Options: -m N messages each way (else for ever), -e sleep on completion events,
+/// -t N local ACK timeout, -r N retries. On SIGTERM,
+/// which both ends have to get, it sends no more and waits until all is through. It prints
+/// "running" once something has gone through, and at the end one line that says why. Exit status: 0
+/// all done, 3 connection lost, 4 device removed (told by IBV_EVENT_DEVICE_FATAL), 5 nothing came
+/// any more, 1 anything else.
 
 #include <cerrno>
-#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include <sys/socket.h>
@@ -36,14 +36,14 @@ using life::Endpoint;
 using life::State;
 using life::Stream;
 using life::Trouble;
-using Clock = std::chrono::steady_clock;
 
 constexpr int kMeetingSeconds = 20;
+
+volatile std::sig_atomic_t stop_asked;
 
 struct Arguments {
     life::Options options;
     std::uint64_t messages = 0;
-    int seconds = 0;
     std::string_view mode;
     std::string device;
     std::string other; ///< device or socket
@@ -51,7 +51,7 @@ struct Arguments {
 
 int usage()
 {
-    std::cerr << "usage: traffic once|serve|connect [-m messages] [-d seconds] [-e] [-t timeout] "
+    std::cerr << "usage: traffic once|serve|connect [-m messages] [-e] [-t timeout] "
                  "[-r retries] DEVICE DEVICE|SOCKET\n";
     return 1;
 }
@@ -64,10 +64,9 @@ bool parse(int argc, char **argv, Arguments &arguments)
         return false;
     arguments.mode = argv[1];
     optind = 2;
-    while ((option = getopt(argc, argv, "m:d:et:r:")) != -1) {
+    while ((option = getopt(argc, argv, "m:et:r:")) != -1) {
         switch (option) {
         case 'm': arguments.messages = std::strtoull(optarg, nullptr, 10); break;
-        case 'd': arguments.seconds = std::atoi(optarg); break;
         case 'e': arguments.options.events = true; break;
         case 't': arguments.options.timeout = std::atoi(optarg); break;
         case 'r': arguments.options.retries = std::atoi(optarg); break;
@@ -200,17 +199,16 @@ int run_end(const Arguments &arguments, bool serve)
     endpoint.connect(meeting.exchange(endpoint.address()));
     meeting.exchange('r');
     Stream stream(endpoint, arguments.messages);
-    std::optional<Clock::time_point> running;
-    bool stopped = !arguments.seconds;
+    bool running = false;
+    bool stopped = false;
     State state = State::Running;
 
     while ((state = stream.step()) == State::Running) {
         if (!running && stream.completed() > life::layout::kSlots) {
             std::cout << "running" << std::endl;
-            running = Clock::now();
+            running = true;
         }
-        if (!stopped && running &&
-            Clock::now() - *running > std::chrono::seconds(arguments.seconds)) {
+        if (stop_asked && !stopped) {
             stream.expect(meeting.exchange(stream.stop()));
             stopped = true;
         }
@@ -236,6 +234,7 @@ int main(int argc, char **argv)
 {
     Arguments arguments;
 
+    std::signal(SIGTERM, [](int) { stop_asked = 1; });
     if (!parse(argc, argv, arguments))
         return usage();
     try {
