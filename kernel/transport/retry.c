@@ -5,6 +5,9 @@
  */
 #include "internal.h"
 
+/* NAKs for one gap that are followed at once. */
+#define ROX_FREE_NAKS 3
+
 static enum hrtimer_restart rox_timer_fn(struct hrtimer *timer)
 {
 	struct rox_qp *qp = container_of(timer, struct rox_qp, send.timer);
@@ -46,6 +49,7 @@ void rox_retry_reset(struct rox_qp *qp)
 	struct rox_send *send = &qp->send;
 
 	send->timeouts = 0;
+	send->naks = 0;
 	send->retry = qp->attr.retry_cnt;
 	send->rnr_retry = qp->attr.rnr_retry;
 	if (!send->waiting_rnr)
@@ -104,6 +108,16 @@ static void rox_rewind(struct rox_qp *qp)
 	send->deadline = 0;
 }
 
+/*
+ * NAKs come at the pace of the wire. Where every long packet is lost and the
+ * short ones behind them pass, they would use up all retries in no time: only
+ * so many are followed before it is the ACK timer's turn, which counts.
+ */
+static bool rox_nak_is_free(struct rox_qp *qp, enum rox_retry_cause cause)
+{
+	return (cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_IMPLIED) && qp->attr.timeout;
+}
+
 void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 {
 	struct rox_send *send = &qp->send;
@@ -111,7 +125,11 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 	if (send->tail == qp->sq.index || send->waiting_rnr)
 		return;
 	trace_rox_retry(qp->ibqp.qp_num, send->una, cause, send->retry);
-	if (cause != ROX_RETRY_RNR) {
+	if (rox_nak_is_free(qp, cause)) {
+		if (send->naks >= ROX_FREE_NAKS)
+			return;
+		send->naks++;
+	} else if (cause != ROX_RETRY_RNR) {
 		if (!send->retry) {
 			rox_retry_exhausted(qp, IB_WC_RETRY_EXC_ERR);
 			return;
@@ -161,6 +179,7 @@ void rox_retry_timeout(struct rox_qp *qp)
 	rox_count(qp->dev, ROX_CNT_LOCAL_ACK_TIMEOUT);
 	/* All at once again would only lengthen the queue that may be the reason. */
 	send->window = ROX_WINDOW_PROBE;
+	send->naks = 0;
 	if (send->timeouts < U8_MAX)
 		send->timeouts++;
 	rox_retry_go_back(qp, ROX_RETRY_TIMEOUT);

@@ -121,6 +121,7 @@ struct rox_swqe {
  * @ooo_psn: the last response that came while that one was missing
  * @window: packets that may be unacknowledged; small after a timeout, grows with ACKs
  * @timeouts: ACK timeouts without progress between
+ * @naks: NAKs that were followed since there was progress or a timeout
  * @retry: retry_cnt left, until there is progress
  * @rnr_retry: rnr_retry left, likewise
  * @waiting_rnr: nothing is sent until the timer fires
@@ -146,6 +147,7 @@ struct rox_send {
 	u8 retry;
 	u8 rnr_retry;
 	u8 timeouts;
+	u8 naks;
 	u32 window;
 	u32 rd_atomic;
 	u32 nak_una;
