@@ -175,8 +175,8 @@ int rox_read_continue(struct rox_qp *qp, int bursts);
 void rox_ack_send(struct rox_qp *qp);		/* ACK up to epsn - 1 */
 void rox_nak_send(struct rox_qp *qp, u8 syndrome, u32 psn);
 u8 rox_ack_syndrome(struct rox_qp *qp);
-/* The common part of a response burst. */
-void rox_resp_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn);
+/* What all bursts of a connected QP have in common; one packet until told otherwise. */
+void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn);
 
 /* resp_dgram.c */
 void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt);

@@ -102,16 +102,9 @@ static const struct rox_msg_ops rox_write_ops = {
 	IB_OPCODE_RDMA_WRITE_ONLY_WITH_IMMEDIATE,
 };
 
-static void rox_burst_init(struct rox_qp *qp, const struct rox_swqe *wqe, struct rox_burst *b)
+static u32 rox_wqe_psn(const struct rox_swqe *wqe)
 {
-	memset(b, 0, offsetof(struct rox_burst, ext_first));
-	b->qp = qp;
-	b->path = &qp->path;
-	b->dqpn = qp->attr.dest_qp_num;
-	b->pkey = qp->pkey;
-	b->psn = rox_psn_add(wqe->first_psn, wqe->sent);
-	b->mtu = qp->mtu;
-	b->npkts = 1;
+	return rox_psn_add(wqe->first_psn, wqe->sent);
 }
 
 static void rox_burst_opcodes(struct rox_qp *qp, const struct rox_swqe *wqe, struct rox_burst *b)
@@ -149,7 +142,7 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	struct rox_burst b;
 	int err;
 
-	rox_burst_init(qp, wqe, &b);
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.npkts = min(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu);
 	if (rox_is_rc(qp))
 		b.npkts = min_t(u32, b.npkts, rox_window_room(qp));
@@ -189,7 +182,7 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe)
 	};
 	struct rox_burst b;
 
-	rox_burst_init(qp, wqe, &b);
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.op_first = IB_OPCODE_RC_RDMA_READ_REQUEST;
 	b.ackreq = true;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
@@ -212,7 +205,7 @@ static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe)
 	};
 	struct rox_burst b;
 
-	rox_burst_init(qp, wqe, &b);
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.op_first = cas ? IB_OPCODE_RC_COMPARE_SWAP : IB_OPCODE_RC_FETCH_ADD;
 	b.ackreq = true;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
@@ -232,7 +225,7 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	struct rox_burst b;
 	int err;
 
-	rox_burst_init(qp, wqe, &b);
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.path = &wqe->ah->path;
 	b.dqpn = wqe->remote_qpn;
 	b.len = wqe->length;
@@ -266,7 +259,7 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
 {
 	struct rox_send *send = &qp->send;
-	u32 psn = rox_psn_add(wqe->first_psn, wqe->sent);
+	u32 psn = rox_wqe_psn(wqe);
 
 	if (rox_psn_diff(send->psn, send->max_psn) < 0)
 		rox_count_add(qp->dev, ROX_CNT_RETRANS_PKTS,
@@ -303,7 +296,7 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 		if (!rox_may_send(qp, wqe))
 			break;
 		/* No PSN is used for WQEs that failed; go on from this one's. */
-		send->psn = rox_psn_add(wqe->first_psn, wqe->sent);
+		send->psn = rox_wqe_psn(wqe);
 		if (rox_xmit_wqe(qp, wqe, send->cur)) {
 			wqe->status = IB_WC_LOC_PROT_ERR;
 			continue;

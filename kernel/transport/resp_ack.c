@@ -17,7 +17,7 @@ u8 rox_ack_syndrome(struct rox_qp *qp)
 	return ROX_AETH_ACK | rox_credit_encode(posted);
 }
 
-void rox_resp_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
+void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
 {
 	memset(b, 0, offsetof(struct rox_burst, ext_first));
 	b->qp = qp;
@@ -36,7 +36,7 @@ static void rox_aeth_send(struct rox_qp *qp, u8 syndrome, u32 psn)
 	};
 	struct rox_burst b;
 
-	rox_resp_burst_init(qp, &b, psn);
+	rox_burst_init(qp, &b, psn);
 	b.op_first = IB_OPCODE_RC_ACKNOWLEDGE;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
 	rox_count(qp->dev, ROX_CNT_TX_ACKS);

@@ -38,7 +38,7 @@ static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
 	struct rox_burst b;
 	int err;
 
-	rox_resp_burst_init(qp, &b, job->psn);
+	rox_burst_init(qp, &b, job->psn);
 	b.npkts = min(job->npkts - job->sent, ROX_BURST_BYTES / qp->mtu);
 	b.len = min(job->len - offset, b.npkts * qp->mtu);
 	if (b.len)
@@ -155,7 +155,7 @@ static void rox_atomic_reply(struct rox_qp *qp, const struct rox_rd_res *res)
 	struct rox_burst b;
 
 	qp->recv.ack_due = false;
-	rox_resp_burst_init(qp, &b, res->first_psn);
+	rox_burst_init(qp, &b, res->first_psn);
 	b.op_first = IB_OPCODE_RC_ATOMIC_ACKNOWLEDGE;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
 	rox_xmit(&b);

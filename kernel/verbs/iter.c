@@ -114,22 +114,6 @@ int rox_iter_write(struct rox_iter *it, const void *src, size_t len)
 	return 0;
 }
 
-int rox_iter_read(struct rox_iter *it, void *dst, size_t len)
-{
-	ssize_t n;
-	void *p;
-
-	while (len) {
-		n = rox_iter_next(it, len, &p);
-		if (n <= 0)
-			return n ? n : -EMSGSIZE;
-		memcpy(dst, p, n);
-		dst += n;
-		len -= n;
-	}
-	return 0;
-}
-
 /**
  * rox_iter_end() - lets go of the MR that the iterator stands on
  * @it: keeps its position, and may be used again

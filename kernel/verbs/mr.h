@@ -105,9 +105,8 @@ void rox_iter_seek(struct rox_iter *it, u64 offset);
  * or a negative error of rox_mr_get().
  */
 ssize_t rox_iter_next(struct rox_iter *it, size_t max, void **p);
-/* Copy @len bytes and advance; 0, -EMSGSIZE if the list is shorter, or an error of rox_mr_get(). */
+/* Copies @len bytes to the list and advances; 0, -EMSGSIZE if the list is shorter, or an error of rox_mr_get(). */
 int rox_iter_write(struct rox_iter *it, const void *src, size_t len);
-int rox_iter_read(struct rox_iter *it, void *dst, size_t len);
 void rox_iter_end(struct rox_iter *it);
 
 int rox_mr_table_init(struct rox_dev *dev);
