@@ -105,7 +105,7 @@ void rox_iter_seek(struct rox_iter *it, u64 offset);
  * or a negative error of rox_mr_get().
  */
 ssize_t rox_iter_next(struct rox_iter *it, size_t max, void **p);
-/* Copies @len bytes to the list and advances; 0, -EMSGSIZE if the list is shorter, or an error of rox_mr_get(). */
+/* Copies @len bytes and advances; 0, -EMSGSIZE if the list is shorter, or as rox_mr_get(). */
 int rox_iter_write(struct rox_iter *it, const void *src, size_t len);
 void rox_iter_end(struct rox_iter *it);
 
