@@ -88,6 +88,7 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
         errno = error;
         return nullptr;
     }
+    cq->queue.serve(Context::of(context)->qps);
     if (is_single_threaded(wanted)) {
         cq->queue.elide_locks();
     }

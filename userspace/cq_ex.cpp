@@ -4,6 +4,7 @@
  * Polling completion by completion: ibv_start_poll(), ibv_next_poll(),
  * ibv_end_poll() and the ibv_wc_read_*() in between.
  */
+#include "cqe.hpp"
 #include "objects.hpp"
 #include "verbs.hpp"
 
@@ -81,7 +82,7 @@ uint32_t read_qp_num(ibv_cq_ex *cq)
 
 uint32_t read_src_qp(ibv_cq_ex *cq)
 {
-    return current(cq).src_qp;
+    return is_send(current(cq)) ? 0 : current(cq).src_qp;
 }
 
 uint32_t read_slid(ibv_cq_ex *)

@@ -11,6 +11,12 @@
 
 namespace rox {
 
+/// Is it of a work request of the SQ, not of a receive queue?
+inline bool is_send(const rox_cqe &cqe)
+{
+    return (cqe.opcode & IBV_WC_RECV) == 0;
+}
+
 /// RoCE has no LIDs, so slid and dlid_path_bits are always 0.
 inline void decode(const rox_cqe &cqe, ibv_wc &wc)
 {
@@ -21,7 +27,7 @@ inline void decode(const rox_cqe &cqe, ibv_wc &wc)
     wc.byte_len = cqe.byte_len;
     wc.imm_data = cqe.ex.imm_data;
     wc.qp_num = cqe.qp_num;
-    wc.src_qp = cqe.src_qp;
+    wc.src_qp = is_send(cqe) ? 0 : cqe.src_qp;
     wc.wc_flags = cqe.wc_flags;
     wc.pkey_index = cqe.pkey_index;
     wc.slid = 0;

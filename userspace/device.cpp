@@ -65,6 +65,7 @@ void free_context(ibv_context *ibctx)
     Context *context = Context::of(ibctx);
 
     rdmacore::verbs_uninit_context(&context->vctx);
+    delete context->qps;
     std::free(context);
 }
 
@@ -129,7 +130,8 @@ int get_context(Context *context)
         return EPROTONOSUPPORT;
     }
     context->max_inline = resp.driver.max_inline;
-    return 0;
+    context->qps = make_object<QpTable>().release();
+    return context->qps != nullptr ? 0 : ENOMEM;
 }
 
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)

@@ -9,6 +9,7 @@
 
 #include "abi/pabi.hpp"
 #include "memory.hpp"
+#include "qp_table.hpp"
 #include "queue.hpp"
 
 #include <infiniband/verbs.h>
@@ -26,6 +27,7 @@ struct Device : HeapObject {
 struct Context {
     verbs_context vctx;
     uint32_t max_inline;
+    QpTable *qps;
 
     static Context *of(ibv_context *context)
     {

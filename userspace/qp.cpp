@@ -46,7 +46,8 @@ int adopt_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer,
         if (!qp.map.holds(offer.rq, recv_header_size + cap.max_recv_sge * sizeof(rox_sge))) {
             return EPROTO;
         }
-        qp.rq.attach(RingView(qp.map.base(), offer.rq), cap.max_recv_wr, cap.max_recv_sge);
+        qp.rq.attach(RingView(qp.map.base(), offer.rq), cap.max_recv_wr, cap.max_recv_sge,
+                     RecvQueue::Kind::of_qp);
     }
     return 0;
 }
@@ -87,6 +88,9 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &attr)
 
     if (error == 0) {
         error = adopt_rings(*qp, context->cmd_fd, resp.driver, attr);
+        if (error == 0) {
+            error = Context::of(context)->qps->insert(qp->vqp.qp.qp_num, qp.get());
+        }
         if (error != 0) {
             rdmacore::ibv_cmd_destroy_qp(&qp->vqp.qp);
         }
@@ -190,12 +194,10 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask)
         }
         set_state(*qp, attr->qp_state);
         if (attr->qp_state == IBV_QPS_RESET) {
+            purge_cqs(*ibqp);
             qp->sq.reset();
             qp->rq.reset();
         }
-    }
-    if (attr->qp_state == IBV_QPS_RESET) {
-        purge_cqs(*ibqp);
     }
     return 0;
 }
@@ -212,7 +214,9 @@ int destroy_qp(ibv_qp *qp)
     if (const int error = rdmacore::ibv_cmd_destroy_qp(qp); error != 0) {
         return error;
     }
+    /* From here on no poll finds the QP. */
     purge_cqs(*qp);
+    Context::of(qp->context)->qps->remove(qp->qp_num);
     Pd::of(qp->pd)->users--;
     delete Qp::of(qp);
     return 0;

@@ -2,6 +2,8 @@
 #include "queue.hpp"
 
 #include "cqe.hpp"
+#include "objects.hpp"
+#include "qp_table.hpp"
 
 #include <cerrno>
 
@@ -41,8 +43,15 @@ Posted post_chain(Ring &ring, bool accepting, Wr *wr, Wr **bad_wr, Encode encode
 
 void SendQueue::attach(const RingView &view, uint32_t max_wr, const SendLimits &limits)
 {
-    ring_.attach(view, max_wr);
+    ring_.attach(view, max_wr, &completed_);
+    complete_to(ring_.head());
     limits_ = limits;
+}
+
+void SendQueue::reset()
+{
+    ring_.reset();
+    complete_to(ring_.head());
 }
 
 Posted SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad_wr)
@@ -136,10 +145,17 @@ void SendQueue::abort()
     lock_.unlock();
 }
 
-void RecvQueue::attach(const RingView &view, uint32_t max_wr, uint32_t max_sge)
+void RecvQueue::attach(const RingView &view, uint32_t max_wr, uint32_t max_sge, Kind kind)
 {
-    ring_.attach(view, max_wr);
+    ring_.attach(view, max_wr, kind == Kind::of_qp ? &completed_ : nullptr);
+    completed_.store(ring_.head(), std::memory_order_release);
     max_sge_ = max_sge;
+}
+
+void RecvQueue::reset()
+{
+    ring_.reset();
+    completed_.store(ring_.head(), std::memory_order_release);
 }
 
 Posted RecvQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
@@ -176,6 +192,22 @@ int CompletionQueue::why_empty()
     return ring_.failed() && peek() == nullptr ? EIO : ENOENT;
 }
 
+/*
+ * Pops the entry that the program has seen. The QP is there as long as there
+ * are completions of it, see destroy_qp(). The caller holds the lock.
+ */
+void CompletionQueue::take(const rox_cqe &cqe)
+{
+    Qp *qp = qps_ != nullptr ? qps_->find(cqe.qp_num) : nullptr;
+
+    if (qp != nullptr && is_send(cqe)) {
+        qp->sq.complete_to(cqe.sq_consumer);
+    } else if (qp != nullptr) {
+        qp->rq.complete_one();
+    }
+    ring_.pop();
+}
+
 int CompletionQueue::poll(std::span<ibv_wc> wcs)
 {
     const Guard guard(lock_);
@@ -191,7 +223,7 @@ int CompletionQueue::poll(std::span<ibv_wc> wcs)
             break;
         }
         decode(*cqe, wc);
-        ring_.pop();
+        take(*cqe);
         taken++;
     }
     if (taken != 0) {
@@ -237,7 +269,7 @@ int CompletionQueue::start_poll()
 int CompletionQueue::next_poll()
 {
     if (current_ != nullptr) {
-        ring_.pop();
+        take(*current_);
     }
     current_ = peek();
     return current_ != nullptr ? 0 : why_empty();
@@ -246,7 +278,7 @@ int CompletionQueue::next_poll()
 void CompletionQueue::end_poll()
 {
     if (current_ != nullptr) {
-        ring_.pop();
+        take(*current_);
         current_ = nullptr;
     }
     ring_.release();

@@ -15,6 +15,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rox-abi.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,6 +28,12 @@ struct Posted {
     bool wake = false;
 };
 
+/**
+ * A work request is outstanding, and keeps its place in the queue, until the
+ * program has polled its completion, or a later one's if it has none of its own
+ * (IBTA 10.8.5.1, as adapters do it): otherwise a CQ that is as large as its
+ * queues could overflow. Pollers say what is complete, under the CQ's lock.
+ */
 class SendQueue {
 public:
     /// @param max_wr the most work requests that may wait in the ring
@@ -37,8 +44,12 @@ public:
 
     SpinLock &lock() { return lock_; }
 
-    /// Empties the queue after the QP went to RESET. The caller holds lock().
-    void reset() { ring_.reset(); }
+    /// Empties the queue after the QP went to RESET. The caller holds lock(), and no
+    /// completion of the QP is left in its CQ.
+    void reset();
+
+    /// A completion was polled: all before @p consumer, an index of the ring, is complete.
+    void complete_to(uint32_t consumer) { completed_.store(consumer, std::memory_order_release); }
 
     /// ibv_post_send() without the doorbell.
     Posted post(ibv_send_wr *wr, ibv_send_wr **bad_wr);
@@ -63,22 +74,35 @@ private:
     SpinLock lock_;
     bool accepting_ = false;
     ProducerRing ring_;
+    std::atomic<uint32_t> completed_ = 0;
     SendLimits limits_;
     std::byte *slot_ = nullptr; // of the work request that the batch is at
     int batch_error_ = 0;
 };
 
-/// The receive queue of a QP, or an SRQ.
+/**
+ * The receive queue of a QP, whose places are free when completions are polled
+ * (see SendQueue), or an SRQ, whose places are free when QPs have taken them.
+ */
 class RecvQueue {
 public:
-    void attach(const RingView &view, uint32_t max_wr, uint32_t max_sge);
+    enum class Kind { of_qp, shared };
+
+    void attach(const RingView &view, uint32_t max_wr, uint32_t max_sge, Kind kind);
 
     void set_accepting(bool accepting) { accepting_ = accepting; }
 
     SpinLock &lock() { return lock_; }
 
-    /// Empties the queue after the QP went to RESET. The caller holds lock().
-    void reset() { ring_.reset(); }
+    /// Empties the queue after the QP went to RESET. The caller holds lock(), and no
+    /// completion of the QP is left in its CQ.
+    void reset();
+
+    /// A completion was polled; the lock of the QP's CQ is held.
+    void complete_one()
+    {
+        completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
 
     uint32_t max_sge() const { return max_sge_; }
 
@@ -89,11 +113,17 @@ private:
     SpinLock lock_;
     bool accepting_ = false;
     ProducerRing ring_;
+    std::atomic<uint32_t> completed_ = 0;
     uint32_t max_sge_ = 0;
 };
 
+class QpTable;
+
 class CompletionQueue {
 public:
+    /// Whose queues get their places back when completions are polled.
+    void serve(const QpTable *qps) { qps_ = qps; }
+
     /// At creation and after a resize; then the caller holds lock() and arm_lock().
     void attach(const RingView &view);
 
@@ -128,6 +158,7 @@ public:
     ///@}
 
 private:
+    void take(const rox_cqe &cqe);
     const rox_cqe *peek() { return reinterpret_cast<const rox_cqe *>(ring_.peek()); }
     int why_empty();
 
@@ -135,6 +166,7 @@ private:
     SpinLock arm_lock_;
     ConsumerRing ring_;
     const rox_cqe *current_ = nullptr;
+    const QpTable *qps_ = nullptr;
     bool broken_ = false;
 };
 

@@ -58,10 +58,14 @@ private:
  */
 class ProducerRing {
 public:
-    /// @param limit the most entries that may be in the ring, if fewer than it holds
-    void attach(const RingView &view, uint32_t limit)
+    /**
+     * @param limit the most entries that may be in the ring, if fewer than it holds
+     * @param freed entries ever given back; nullptr if the consumer's index says it
+     */
+    void attach(const RingView &view, uint32_t limit, const std::atomic<uint32_t> *freed = nullptr)
     {
         view_ = view;
+        freed_ = freed;
         limit_ = std::min(limit, view.entries());
         head_ = view ? view.producer().load(std::memory_order_relaxed) : 0;
         published_ = head_;
@@ -82,6 +86,9 @@ public:
 
     /// Why reserve() failed: ENOMEM for a full ring, EIO for an index that cannot be.
     int why_not() const { return head_ - consumer_ > view_.entries() ? EIO : ENOMEM; }
+
+    /// The index of the entry that reserve() gives next.
+    uint32_t head() const { return head_; }
 
     /// Takes back the last reserve().
     void drop_last() { head_--; }
@@ -121,15 +128,17 @@ public:
 private:
     bool refresh()
     {
-        consumer_ = view_.consumer().load(std::memory_order_acquire);
+        consumer_ = freed_ != nullptr ? freed_->load(std::memory_order_acquire)
+                                      : view_.consumer().load(std::memory_order_acquire);
         return head_ - consumer_ < limit_;
     }
 
     RingView view_;
+    const std::atomic<uint32_t> *freed_ = nullptr;
     uint32_t limit_ = 0;
     uint32_t head_ = 0;      // next entry to reserve
     uint32_t published_ = 0; // what the consumer may see
-    uint32_t consumer_ = 0;  // the consumer's index as last seen
+    uint32_t consumer_ = 0;  // the consumer's index, or what was freed, as last seen
 };
 
 /**

@@ -24,7 +24,8 @@ int adopt_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t 
     if (!map.holds(offer.rq, recv_header_size + max_sge * sizeof(rox_sge))) {
         return EPROTO;
     }
-    srq.queue.attach(RingView(map.base(), offer.rq), max_wr, max_sge);
+    srq.queue.attach(RingView(map.base(), offer.rq), max_wr, max_sge,
+                     RecvQueue::Kind::shared);
     srq.map.swap(map);
     return 0;
 }

@@ -12,6 +12,7 @@ static void rox_send_cqe(struct rox_qp *qp, u64 wr_id, u8 wc_opcode, u8 status, 
 		.opcode = wc_opcode,
 		.byte_len = byte_len,
 		.qp_num = qp->ibqp.qp_num,
+		.sq_consumer = qp->send.tail,
 	};
 
 	trace_rox_completion(qp->ibqp.qp_num, wr_id, wc_opcode, status, byte_len);

@@ -104,6 +104,20 @@ static void rox_ring_reset(struct rox_ring *ring, u32 flags)
 	WRITE_ONCE(ring->ctrl->flags, flags);
 }
 
+/* Kernel users post under these locks; a process that posts meanwhile harms itself. */
+static void rox_reset_rings(struct rox_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->sq_post_lock, flags);
+	spin_lock(&qp->rq_post_lock);
+	/* Nobody consumes yet: the first send rings the doorbell. */
+	rox_ring_reset(&qp->sq, ROX_RING_NEED_WAKEUP);
+	rox_ring_reset(&qp->rq, 0);
+	spin_unlock(&qp->rq_post_lock);
+	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
+}
+
 static void rox_recv_reset(struct rox_qp *qp)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -127,8 +141,7 @@ static void rox_to_reset(struct rox_qp *qp)
 	skb_queue_purge(&qp->send.side.rxq);
 	rox_send_drop(qp);
 	rox_recv_reset(qp);
-	rox_ring_reset(&qp->sq, ROX_RING_NEED_WAKEUP);
-	rox_ring_reset(&qp->rq, 0);
+	rox_reset_rings(qp);
 }
 
 static void rox_to_rts_first(struct rox_qp *qp)
@@ -237,7 +250,7 @@ int rox_transport_init(struct rox_qp *qp)
 		kvfree(send->wqes);
 		return -ENOMEM;
 	}
-	rox_ring_reset(&qp->sq, ROX_RING_NEED_WAKEUP);
+	rox_reset_rings(qp);
 	return 0;
 }
 

@@ -59,7 +59,4 @@ static inline bool rox_dgid_ok(const struct rdma_ah_attr *attr, bool datagram)
 /* Without a reference: only to be given to a kernel user that owns the QP. NULL if it is gone. */
 struct ib_qp *rox_qp_peek(struct rox_dev *dev, u32 qpn);
 
-/* Both ends of both rings at their beginning; the caller keeps everybody off them. */
-void rox_qp_reset_rings(struct rox_qp *qp);
-
 #endif /* ROX_VERBS_INTERNAL_H */

@@ -209,18 +209,6 @@ static void rox_store_reset(struct rox_modify *m)
 	swap(qp->path, m->path);
 }
 
-/* Kernel users post under these locks; a process that posts meanwhile harms itself. */
-static void rox_modify_reset_rings(struct rox_qp *qp)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&qp->sq_post_lock, flags);
-	spin_lock(&qp->rq_post_lock);
-	rox_qp_reset_rings(qp);
-	spin_unlock(&qp->rq_post_lock);
-	spin_unlock_irqrestore(&qp->sq_post_lock, flags);
-}
-
 /* Both sides are stopped. The QP may have failed since it was checked. */
 static int rox_modify_apply(struct rox_modify *m)
 {
@@ -244,7 +232,6 @@ static int rox_modify_apply(struct rox_modify *m)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	rox_store_reset(m);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
-	rox_modify_reset_rings(qp);
 	return 0;
 }
 

@@ -218,19 +218,6 @@ static int rox_qp_layout(struct rox_qp *qp, const struct ib_qp_init_attr *init,
 	return err;
 }
 
-void rox_qp_reset_rings(struct rox_qp *qp)
-{
-	qp->sq.index = 0;
-	qp->sq.ctrl->producer = 0;
-	qp->sq.ctrl->consumer = 0;
-	/* Nobody consumes yet. */
-	WRITE_ONCE(qp->sq.ctrl->flags, ROX_RING_NEED_WAKEUP);
-	qp->rq.index = 0;
-	qp->rq.ctrl->producer = 0;
-	qp->rq.ctrl->consumer = 0;
-	WRITE_ONCE(qp->rq.ctrl->flags, 0);
-}
-
 static int rox_qp_create_rings(struct rox_qp *qp, const struct ib_qp_init_attr *init,
 			       struct ib_udata *udata)
 {
@@ -246,7 +233,6 @@ static int rox_qp_create_rings(struct rox_qp *qp, const struct ib_qp_init_attr *
 		return err;
 	rox_ring_init(&qp->sq, &qp->mem, &resp.sq);
 	rox_ring_init(&qp->rq, &qp->mem, &resp.rq);
-	rox_qp_reset_rings(qp);
 	if (!udata)
 		return 0;
 

@@ -169,6 +169,51 @@ TEST_F(ProviderQpTest, ResetForgetsWorkAndCompletions)
     EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
 
+TEST_F(ProviderQpTest, PlacesAreFreeWhenTheirCompletionsArePolled)
+{
+    ibv_qp *qp = create();
+    rox_cqe sent = completion(2, qp->qp_num);
+    rox_cqe received = completion(3, qp->qp_num);
+    ibv_wc wc;
+
+    set_state(qp, IBV_QPS_RTS);
+    for (uint64_t i = 0; i < 4; i++) {
+        EXPECT_EQ(post_send(qp, i), 0);
+        EXPECT_EQ(post_recv(qp, i), 0);
+        fake(qp).sq.take<rox_send_wqe>();
+        fake(qp).rq.take<rox_recv_wqe>();
+    }
+    EXPECT_EQ(post_send(qp), ENOMEM);
+    EXPECT_EQ(post_recv(qp), ENOMEM);
+    sent.sq_consumer = 3; // the two before it were not signalled
+    kernel.cqs.at(send_cq->handle).add(sent);
+    received.opcode = IBV_WC_RECV;
+    kernel.cqs.at(recv_cq->handle).add(received);
+    EXPECT_EQ(post_send(qp), ENOMEM);
+    ASSERT_EQ(ops->poll_cq(send_cq, 1, &wc), 1);
+    EXPECT_EQ(wc.src_qp, 0U);
+    ASSERT_EQ(ops->poll_cq(recv_cq, 1, &wc), 1);
+    for (uint64_t i = 0; i < 3; i++) {
+        EXPECT_EQ(post_send(qp, i), 0);
+    }
+    EXPECT_EQ(post_recv(qp), 0);
+    EXPECT_EQ(post_send(qp), ENOMEM);
+    EXPECT_EQ(post_recv(qp), ENOMEM);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
+TEST_F(ProviderQpTest, ContextKnowsItsQpsByNumber)
+{
+    ibv_qp *qp = create();
+
+    ASSERT_NE(qp, nullptr);
+    EXPECT_EQ(Context::of(context)->qps->find(qp->qp_num), Qp::of(qp));
+    const uint32_t qpn = qp->qp_num;
+
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+    EXPECT_EQ(Context::of(context)->qps->find(qpn), nullptr);
+}
+
 TEST_F(ProviderQpTest, OtherTransitionsKeepTheCompletions)
 {
     ibv_qp *qp = create();

@@ -112,11 +112,22 @@ TEST_F(SendQueueTest, WakesForThosePostedBeforeTheBadOne)
     EXPECT_FALSE(post().wake); // nothing was posted
 }
 
-TEST_F(SendQueueTest, CorruptedRingIsEio)
+TEST_F(SendQueueTest, PlaceIsTakenUntilItsCompletionIsPolled)
 {
-    wrs[0].next = nullptr;
-    plain.ctrl().consumer = 1000;
-    EXPECT_EQ(post().error, EIO);
+    post();
+    for (uint32_t i = 0; i < entries; i++) {
+        plain.take<rox_send_wqe>(); // the kernel is done with it, the program does not know yet
+    }
+    wrs[entries].next = nullptr;
+    EXPECT_EQ(post(entries).error, ENOMEM);
+    queue.complete_to(1);
+    EXPECT_EQ(post(entries).error, 0);
+    EXPECT_EQ(post(entries).error, ENOMEM);
+    queue.complete_to(4); // of a signalled one, after two that were not
+    EXPECT_EQ(post(entries).error, 0);
+    EXPECT_EQ(post(entries).error, 0);
+    EXPECT_EQ(post(entries).error, 0);
+    EXPECT_EQ(post(entries).error, ENOMEM);
 }
 
 TEST_F(SendQueueTest, ResetEmptiesTheQueue)
@@ -236,7 +247,7 @@ class RecvQueueTest : public testing::Test {
 protected:
     void SetUp() override
     {
-        queue.attach(plain.view(), entries, 1);
+        queue.attach(plain.view(), entries, 1, RecvQueue::Kind::of_qp);
         queue.set_accepting(true);
         for (size_t i = 0; i < wrs.size(); i++) {
             wrs[i] = {.wr_id = i,
@@ -284,6 +295,29 @@ TEST_F(RecvQueueTest, ResetStateIsEinval)
     queue.set_accepting(false);
     EXPECT_EQ(post().error, EINVAL);
     EXPECT_EQ(bad, &wrs[0]);
+}
+
+TEST_F(RecvQueueTest, PlaceIsTakenUntilItsCompletionIsPolled)
+{
+    post();
+    plain.take<rox_recv_wqe>();
+    wrs[0].next = nullptr;
+    EXPECT_EQ(post().error, ENOMEM);
+    queue.complete_one();
+    EXPECT_EQ(post().error, 0);
+    EXPECT_EQ(post().error, ENOMEM);
+}
+
+TEST_F(RecvQueueTest, PlaceInAnSrqIsFreeWhenAQpHasTakenIt)
+{
+    queue.attach(plain.view(), entries, 1, RecvQueue::Kind::shared);
+    post();
+    wrs[0].next = nullptr;
+    EXPECT_EQ(post().error, ENOMEM);
+    plain.take<rox_recv_wqe>();
+    EXPECT_EQ(post().error, 0);
+    plain.ctrl().consumer = 1000;
+    EXPECT_EQ(post().error, EIO);
 }
 
 TEST_F(RecvQueueTest, QpWithAnSrqHasNoQueueOfItsOwn)

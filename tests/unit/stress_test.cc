@@ -191,6 +191,7 @@ TEST(QueueStress, PostsOfSeveralThreadsArriveOnceAndInEachOnesOrder)
         }
         const uint64_t wr_id = plain.take<rox_send_wqe>().wr_id;
 
+        queue.complete_to(plain.ctrl().consumer);
         wrong += wr_id >> 32 >= threads || next[wr_id >> 32]++ != (wr_id & 0xffffffff);
         taken++;
     }

@@ -182,6 +182,31 @@ TEST_F(RcOrderCore, FullSendQueueRefusesMoreAndTakesThemLater)
     EXPECT_TRUE(is(a.send_cq.one(), 1000, IBV_WC_SEND));
 }
 
+TEST_F(RcOrderCore, PlacesAreTakenUntilTheirCompletionsArePolled)
+{
+    start({.send_wr = 16, .recv_wr = 16});
+    Buffer near = a.buffer(64);
+    Buffer far = b.buffer(64);
+    const std::uint32_t sends = a.qp->query(IBV_QP_CAP).cap.max_send_wr;
+    const std::uint32_t recvs = b.qp->query(IBV_QP_CAP).cap.max_recv_wr;
+    for (std::uint64_t i = 0; i < recvs; i++)
+        b.qp->post_recv(i);
+    for (std::uint64_t i = 0; i < sends; i++) {
+        near.word(0) = i + 1;
+        a.qp->post(SendWr::write({near.sge(0, 8)}, remote(far)).imm(1).id(i));
+        EXPECT_TRUE(eventually([&] { return far.word(0) == i + 1; }));
+    }
+    // All is done, and nobody has looked: as with an adapter, nothing more fits.
+    EXPECT_EQ(a.qp->try_post(SendWr::write({near.sge(0, 8)}, remote(far))), ENOMEM);
+    EXPECT_EQ(b.qp->try_post_recv(recvs, {}), ENOMEM);
+    EXPECT_TRUE(is(a.send_cq.one(), 0, IBV_WC_RDMA_WRITE));
+    EXPECT_TRUE(is(b.recv_cq.one(), 0, IBV_WC_RECV_RDMA_WITH_IMM));
+    EXPECT_EQ(a.qp->try_post(SendWr::write({near.sge(0, 8)}, remote(far))), 0);
+    EXPECT_EQ(b.qp->try_post_recv(recvs, {}), 0);
+    EXPECT_EQ(a.qp->try_post(SendWr::write({near.sge(0, 8)}, remote(far))), ENOMEM);
+    EXPECT_EQ(b.qp->try_post_recv(recvs, {}), ENOMEM);
+}
+
 TEST_F(RcOrderCore, ChainIsPostedUpToTheBadRequest)
 {
     start();

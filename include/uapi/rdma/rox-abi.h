@@ -145,7 +145,10 @@ struct rox_recv_wqe {
  * @byte_len: bytes received (with the 40 bytes of GRH for UD), read or atomically fetched
  * @ex: immediate data (big endian) or the invalidated rkey
  * @qp_num: number of the local QP
- * @src_qp: UD: number of the sender's QP
+ * @src_qp: receive completions of UD: number of the sender's QP
+ * @sq_consumer: send completions: the SQ's consumer index behind the completed
+ *	WQE. Its place in the ring, and those of unsignalled WQEs before it, are
+ *	outstanding until the program has polled this
  * @wc_flags: enum ibv_wc_flags
  * @vendor_err: 0, or details of an error
  * @pkey_index: GSI only
@@ -166,7 +169,10 @@ struct rox_cqe {
 		__u32 invalidate_rkey;
 	} ex;
 	__u32 qp_num;
-	__u32 src_qp;
+	union {
+		__u32 src_qp;
+		__u32 sq_consumer;
+	};
 	__u32 wc_flags;
 	__u32 vendor_err;
 	__u16 pkey_index;
