@@ -6,7 +6,9 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from roxvm.paths import BUILD, REPO
 
@@ -14,22 +16,28 @@ from .results import Results
 
 # How a group runs: where ("host", "vm", or a card that joins two guests), the
 # seconds it may take, and its memory in MiB. What runs on the host and needs
-# no kernel runs once; the others run on every kernel.
+# no kernel runs once; the others run on every kernel. The long ones come first,
+# so that none of them is left to run alone at the end.
 GROUPS = {
-    "unit": [("unit", "host", 900, 0)],
-    "install": [("install", "host", 1200, 0)],
-    "verbs": [("verbs", "vm", 1800, 3072)],
-    "apps": [("apps", "vm", 2400, 3072)],
-    "interop": [("interop", "vm", 900, 2048)],
-    "pair": [("pair", "virtio", 1200, 1536), ("pair", "e1000e", 1200, 1536)],
     "life": [("life", "vm", 2400, 2048)],
+    "apps": [("apps", "vm", 2400, 3072)],
+    "verbs": [("verbs", "vm", 1800, 3072)],
+    "pair": [("pair", "virtio", 1200, 1536), ("pair", "e1000e", 1200, 1536)],
+    "interop": [("interop", "vm", 900, 2048)],
+    "install": [("install", "host", 1200, 0)],
+    "unit": [("unit", "host", 900, 0)],
 }
+
+# An emulated guest of two CPUs keeps a little more than one of ours busy.
+JOBS = min(4, max(1, os.cpu_count() or 1))
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="scripts/check", description=__doc__)
     parser.add_argument("--kernels", default="6.1 6.12", help='default "6.1 6.12"')
     parser.add_argument("--quick", action="store_true", help="only the core of each group")
+    parser.add_argument("--jobs", type=int, default=JOBS,
+                        help=f"runs at the same time (default {JOBS})")
     parser.add_argument("--no-build", action="store_true", help="take what is built already")
     parser.add_argument("groups", nargs="+", choices=sorted(GROUPS), metavar="GROUP",
                         help=", ".join(GROUPS))
@@ -71,31 +79,77 @@ def environment(options, kernels):
     return values
 
 
-def run_group(label, command, seconds, values):
-    """Run one group, pass its output on, count its cases."""
-    print(f"\n=== {label}: {shlex.join(command)}", flush=True)
-    results = Results(label)
-    began = time.monotonic()
-    # scripts/vm watches the time by itself; this is for what runs on the host.
-    process = subprocess.Popen(["timeout", "-k", "30", str(seconds + 60), *command], cwd=REPO,
-                               env=values, stdout=subprocess.PIPE, text=True, errors="replace")
-    for text in process.stdout:
+class Output:
+    """Our output, shared by the runs: one is shown as it goes, the others when they have ended."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._live = None
+
+    def begin(self, run, text):
+        with self._lock:
+            if self._live is None:
+                self._live = run
+            self._write(text)
+
+    def line(self, run, text):
+        """Show the line, if `run` is the one that is shown, or keep it."""
+        with self._lock:
+            if self._live is run:
+                self._write("".join(run.kept) + text)
+                run.kept.clear()
+            else:
+                run.kept.append(text)
+
+    def end(self, run, text):
+        with self._lock:
+            self._write("".join(run.kept) + text)
+            run.kept.clear()
+            if self._live is run:
+                self._live = None
+
+    @staticmethod
+    def _write(text):
         sys.stdout.write(text)
         sys.stdout.flush()
-        results.line(text.rstrip("\n"))
-    results.finish(process.wait())
-    print(f"=== {label}: {summary([results])}, {time.monotonic() - began:.0f} s", flush=True)
-    return results
+
+
+class Run:
+    """One group in one place."""
+
+    def __init__(self, label, command, seconds):
+        self.label = label
+        self.command = command
+        self.seconds = seconds
+        self.kept = []                  # output that is not shown yet
+
+    def __call__(self, values, output):
+        """Run it, pass its output on, count its cases."""
+        results = Results(self.label)
+        began = time.monotonic()
+        output.begin(self, f"\n=== {self.label}: {shlex.join(self.command)}\n")
+        # scripts/vm watches the time by itself; this is for what runs on the host.
+        process = subprocess.Popen(
+            ["timeout", "-k", "30", str(self.seconds + 60), *self.command], cwd=REPO, env=values,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace")
+        for text in process.stdout:
+            output.line(self, text)
+            results.line(text.rstrip("\n"))
+        results.finish(process.wait())
+        output.end(self, f"=== {self.label}: {summary([results])}, "
+                         f"{time.monotonic() - began:.0f} s\n")
+        return results
 
 
 def plan(options):
-    """The runs to make: (label, command, seconds)."""
-    for name in options.groups:
+    """The runs to make."""
+    for name in sorted(options.groups, key=list(GROUPS).index):
         for group, where, seconds, memory in GROUPS[name]:
             for kernel in [None] if where == "host" else options.kernels.split():
                 label = " ".join(filter(None, (
                     group, where if where not in ("host", "vm") else None, kernel)))
-                yield label, command_of(group, where, seconds, memory, kernel), seconds
+                yield Run(label, command_of(group, where, seconds, memory, kernel), seconds)
 
 
 def summary(results):
@@ -121,12 +175,12 @@ def main(arguments):
     options = parse(arguments)
     began = time.monotonic()
     kernels = options.kernels.split()
-    results = []
     if not options.no_build and not build(options.groups, kernels):
         failed = Results("build")
         failed.fail("make failed")
         return finish([failed], began)
     values = environment(options, kernels)
-    for label, command, seconds in plan(options):
-        results.append(run_group(label, command, seconds, values))
+    output = Output()
+    with ThreadPoolExecutor(max_workers=options.jobs) as pool:
+        results = list(pool.map(lambda run: run(values, output), plan(options)))
     return finish(results, began)
