@@ -11,6 +11,7 @@
 #   soon SECONDS CONDITION...    true if the command becomes true in time
 #   log_mark / log_check         has the kernel warned of anything since?
 #   memory_now                   kernel memory by slab cache, when all caches are trimmed
+#   memory_settles FILE TIMES    is it, or will it soon be, as in memory_now's file?
 
 TRAFFIC=${ROX_BUILD:-build}/tests/life/traffic
 # The long runs are the newest kernel's; on an older one the same things are done, less often.
@@ -67,16 +68,22 @@ memory_now() {
 		/proc/meminfo
 }
 
-# Compares two files of memory_now after so many times: no cache may have grown by more than a
-# quarter of an object each time and a slab, nor all of them by more than 4 MiB.
+# Memory as it was in the file of memory_now, after so many times: no cache may have grown by more
+# than a quarter of an object each time and a slab, nor all of them by more than 4 MiB. What waits
+# for a grace period or a worker comes back soon, a leak does not.
+memory_settles() {
+	soon 20 memory_compare "$@" >/dev/null || memory_compare "$@"
+}
+
 memory_compare() {
-	awk -v times="$3" '
+	memory_now >"$ROX_TMP/memory.after"
+	awk -v times="$2" '
 		FNR == NR { before[$1] = $2; next }
 		{ grown = $2 - before[$1] }
 		$1 ~ /-kB$/ && grown > 4096 || $1 !~ /-kB$/ && grown > times / 4 + 40 + $3 {
 			print $1, "grew from", before[$1], "to", $2; bad = 1
 		}
-		END { exit bad }' "$1" "$2"
+		END { exit bad }' "$1" "$ROX_TMP/memory.after"
 }
 
 # -- module and links --------------------------------------------------------
