@@ -17,8 +17,9 @@ BUILD := $(ROX_BUILD)
 DESTDIR ?=
 INCLUDEDIR ?= /usr/include
 
-# The kernels that `make check` tests on, and the one of the quick verbs.
-KERNELS ?= 6.1 6.12
+# The kernels that `make check` tests on, and the one of the quick verbs. "debug"
+# is our own build, for KUnit and the verbs (scripts/roxvm/debugkernel.py).
+KERNELS ?= 6.1 6.12 debug
 QUICK_KERNEL ?= 6.12
 
 # The kernel to build for. A series ("6.1") means the newest one in the cache.
@@ -63,6 +64,12 @@ deps-quick:
 deps-build:
 	@scripts/deps --quick build
 
+## make kernel-debug    the debug kernel (KASAN, lockdep, KUnit, ...): 10 to 20 minutes, once
+.PHONY: kernel-debug
+kernel-debug:
+	@scripts/deps --quick kernel
+	@scripts/kernels fetch debug
+
 # -- installation ----------------------------------------------------------
 
 ## make install         into DESTDIR= for KVER=; depmod only without DESTDIR
@@ -84,11 +91,11 @@ uninstall:
 
 # -- tests -----------------------------------------------------------------
 
-check_groups := unit verbs apps interop pair life install
+check_groups := unit verbs apps interop pair life install kunit
 
-## make check           every test on every kernel of KERNELS= (6.1 6.12)
+## make check           every test on every kernel of KERNELS= (6.1 6.12 debug)
 ## make check-quick     host units, the core of verbs and apps, one kernel
-## make check-GROUP     one group: unit verbs apps interop pair life install
+## make check-GROUP     one group: unit verbs apps interop pair life install kunit
 .PHONY: check check-quick $(check_groups:%=check-%)
 check: deps-quick
 	@scripts/check --kernels "$(KERNELS)" $(check_groups)
@@ -119,7 +126,7 @@ format:
 
 lint:
 	@scripts/deps --quick lint
-	@scripts/lint $(KERNELS)
+	@scripts/lint $(filter-out debug,$(KERNELS))
 
 clean:
 	rm -rf $(BUILD)

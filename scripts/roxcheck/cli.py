@@ -18,6 +18,8 @@ from .results import Results
 # seconds it may take, and its memory in MiB. What runs on the host and needs
 # no kernel runs once; the others run on every kernel. The long ones come first,
 # so that none of them is left to run alone at the end.
+# On the debug kernel, which is slow, only those of ON_DEBUG run, unless it is
+# the only kernel that was named; those of ONLY_DEBUG run nowhere else.
 GROUPS = {
     "life": [("life", "vm", 2400, 2048)],
     "apps": [("apps", "vm", 2400, 3072)],
@@ -26,7 +28,12 @@ GROUPS = {
     "interop": [("interop", "vm", 900, 2048)],
     "install": [("install", "host", 1200, 0)],
     "unit": [("unit", "host", 900, 0)],
+    "kunit": [("kunit", "vm", 900, 2048)],
 }
+
+DEBUG = "debug"
+ON_DEBUG = {"verbs", "kunit"}
+ONLY_DEBUG = {"kunit"}
 
 # An emulated guest of two CPUs keeps a little more than one of ours busy.
 JOBS = min(4, max(1, os.cpu_count() or 1))
@@ -48,16 +55,32 @@ def build(groups, kernels):
     """Everything that the groups need, before the first one runs."""
     wanted = []
     if set(groups) - {"unit"}:
-        wanted += [["provider"], *(["module", f"KVER={kernel}"] for kernel in kernels)]
+        wanted += [["provider"], *(["module", f"KVER={k}"] for k in kernels if k != DEBUG)]
     programs = [g for g in groups if (REPO / "tests" / g / "Makefile").exists()]
     if programs:
         wanted.append(["tests", f"TESTS={' '.join(programs)}"])
     for targets in wanted:
-        command = ["make", "--no-print-directory", "-C", str(REPO), *targets]
-        print("+", shlex.join(command), flush=True)
-        if subprocess.run(command, check=False).returncode:
+        print("+ make", shlex.join(targets), flush=True)
+        if subprocess.run(make(*targets), check=False).returncode:
             return False
     return True
+
+
+def make(*targets):
+    return ["make", "--no-print-directory", "-C", str(REPO), *targets]
+
+
+def build_debug():
+    """The debug kernel, which may take a quarter of an hour, and the module for it.
+
+    Returns what it has printed if it failed.
+    """
+    for command in (make("kernel-debug"), make("module", f"KVER={DEBUG}")):
+        result = subprocess.run(["nice", *command], stdin=subprocess.DEVNULL, check=False,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if result.returncode:
+            return result.stdout
+    return None
 
 
 def command_of(group, where, seconds, memory, kernel):
@@ -72,7 +95,8 @@ def command_of(group, where, seconds, memory, kernel):
 
 
 def environment(options, kernels):
-    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=" ".join(kernels))
+    stock = " ".join(kernel for kernel in kernels if kernel != DEBUG)
+    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=stock)
     values.pop("ROX_QUICK", None)
     if options.quick:
         values["ROX_QUICK"] = "1"
@@ -115,17 +139,23 @@ class Output:
 
 
 class Run:
-    """One group in one place."""
+    """One group in one place. `ready`, if any, is waited for, and says what is amiss."""
 
-    def __init__(self, label, command, seconds):
+    def __init__(self, label, command, seconds, ready=None):
         self.label = label
         self.command = command
         self.seconds = seconds
+        self.ready = ready
         self.kept = []                  # output that is not shown yet
 
     def __call__(self, values, output):
         """Run it, pass its output on, count its cases."""
         results = Results(self.label)
+        amiss = self.ready.result() if self.ready else None
+        if amiss:
+            output.end(self, amiss)
+            results.fail("its kernel could not be built")
+            return results
         began = time.monotonic()
         output.begin(self, f"\n=== {self.label}: {shlex.join(self.command)}\n")
         # scripts/vm watches the time by itself; this is for what runs on the host.
@@ -142,14 +172,32 @@ class Run:
         return results
 
 
-def plan(options):
-    """The runs to make."""
+def kernels_of(group, where, kernels):
+    """The kernels that a group runs on; [None] for the host's."""
+    if where == "host":
+        return [None]
+    if kernels == [DEBUG]:
+        return kernels
+    return [k for k in kernels
+            if (group in ON_DEBUG if k == DEBUG else group not in ONLY_DEBUG)]
+
+
+def plan(options, kernels, debug_ready):
+    """The runs to make; those that wait for the debug kernel at the end."""
+    runs = list(all_runs(options, kernels, debug_ready))
+    return sorted(runs, key=lambda run: run.ready is not None)
+
+
+def all_runs(options, kernels, debug_ready):
     for name in sorted(options.groups, key=list(GROUPS).index):
         for group, where, seconds, memory in GROUPS[name]:
-            for kernel in [None] if where == "host" else options.kernels.split():
+            for kernel in kernels_of(group, where, kernels):
                 label = " ".join(filter(None, (
                     group, where if where not in ("host", "vm") else None, kernel)))
-                yield Run(label, command_of(group, where, seconds, memory, kernel), seconds)
+                if kernel == DEBUG:
+                    seconds *= 3
+                yield Run(label, command_of(group, where, seconds, memory, kernel), seconds,
+                          debug_ready if kernel == DEBUG else None)
 
 
 def summary(results):
@@ -181,6 +229,10 @@ def main(arguments):
         return finish([failed], began)
     values = environment(options, kernels)
     output = Output()
-    with ThreadPoolExecutor(max_workers=options.jobs) as pool:
-        results = list(pool.map(lambda run: run(values, output), plan(options)))
+    with ThreadPoolExecutor(1) as builder, ThreadPoolExecutor(options.jobs) as pool:
+        debug_ready = None
+        if DEBUG in kernels and not options.no_build:
+            debug_ready = builder.submit(build_debug)
+        runs = plan(options, kernels, debug_ready)
+        results = list(pool.map(lambda run: run(values, output), runs))
     return finish(results, began)

@@ -2,8 +2,9 @@
 """Debian's kernels, unpacked from their packages into the cache folder.
 
 A kernel is named by its series ("6.1", "6.12") or by its full version, which
-is what `uname -r` prints ("6.1.0-56-amd64"). Nothing outside of the cache
-folder is written; packages come through apt as this machine configures it.
+is what `uname -r` prints ("6.1.0-56-amd64"); "debug" is the one that we build
+ourselves (debugkernel.py). Nothing outside of the cache folder is written;
+packages come through apt as this machine configures it.
 """
 
 import fcntl
@@ -62,6 +63,11 @@ def in_series(kver, series):
 
 def is_series(name):
     return re.fullmatch(r"\d+\.\d+", name) is not None
+
+
+def full_version(name):
+    """The full version that a name means."""
+    return find(name).kver if is_series(name) or name == "debug" else name
 
 
 def cached():
@@ -209,7 +215,10 @@ def install(kernel):
 
 
 def find(name, latest=False, may_fetch=True):
-    """The kernel that a series or a full version means, fetched if need be."""
+    """The kernel that a name means, fetched or built if need be."""
+    from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
+    if debugkernel.is_debug(name):
+        return debugkernel.find(name)
     if is_series(name) and not latest:
         have = [k for k in cached() if in_series(k.kver, name)]
         if have:
@@ -253,7 +262,7 @@ def main(arguments):
             for name in names:
                 print(find(name, latest=latest).kver)
         elif verb == "kver" and len(names) == 1:
-            print(find(names[0]).kver if is_series(names[0]) else names[0])
+            print(full_version(names[0]))
         elif verb == "kdir" and len(names) == 1:
             print(headers_for(names[0]))
         elif verb == "path" and len(names) == 1:

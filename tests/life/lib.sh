@@ -16,7 +16,7 @@
 TRAFFIC=${ROX_BUILD:-build}/tests/life/traffic
 # The long runs are the newest kernel's; on an older one the same things are done, less often.
 case $(uname -r) in
-6.1.*) LIFE_TIMES=${LIFE_TIMES:-60} ;;
+6.1.*) LIFE_TIMES=${LIFE_TIMES:-40} ;;
 *) LIFE_TIMES=${LIFE_TIMES:-200} ;;
 esac
 MODULE=rox

@@ -49,8 +49,9 @@ random_sleep() {
 
 # One end is killed; the other one has to see that and end by itself.
 kill_traffic() {
-	local options=() victim survivor
-	((RANDOM % 2)) || options=(-e)
+	# A survivor learns of the death by its retries, a second in all.
+	local options=(-t 13) victim survivor
+	((RANDOM % 2)) || options+=(-e)
 	traffic_start "${options[@]}" || return
 	random_sleep 80
 	if ((RANDOM % 2)); then victim=$server survivor=$client

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit: paths and their cached routes.
+ */
+#include <linux/rtnetlink.h>
+#include <net/ip6_fib.h>
+#include <rdma/ib_cache.h>
+
+#include "../net/internal.h"
+#include "fixture.h"
+
+static int path_to(struct kunit *test, struct rox_path *path, const union ib_gid *dgid, u32 flow)
+{
+	struct rox_fixture *f = test->priv;
+	struct rdma_ah_attr attr = { .type = RDMA_AH_ATTR_TYPE_ROCE };
+	const struct ib_gid_attr *sgid = rdma_get_gid_attr(&f->dev->ibdev, 1, f->gid_index);
+	int err;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(sgid));
+	memset(path, 0, sizeof(*path));
+	rdma_ah_set_grh(&attr, (union ib_gid *)dgid, flow, f->gid_index, 0, 0x20);
+	rdma_ah_set_ah_flags(&attr, IB_AH_GRH);
+	attr.grh.sgid_attr = sgid;
+	err = rox_path_init(path, f->dev, &attr, 17, 18, GFP_KERNEL);
+	rdma_put_gid_attr(sgid);
+	return err;
+}
+
+static const union ib_gid peer = { .raw = { 0xfe, 0x80, [15] = 9 } };
+
+static struct dst_entry *route_of(struct rox_path *path)
+{
+	struct dst_entry *dst;
+
+	local_bh_disable();
+	rcu_read_lock();
+	dst = rox_path_route(path, &init_net);
+	rcu_read_unlock();
+	local_bh_enable();
+	return dst;
+}
+
+static void path_is_what_the_address_says(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_path path;
+
+	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0x12345), 0);
+	KUNIT_EXPECT_TRUE(test, path.valid && path.v6);
+	KUNIT_EXPECT_EQ(test, path.tos, 0x20);
+	KUNIT_EXPECT_EQ(test, path.ttl, 64);
+	KUNIT_EXPECT_EQ(test, path.oif, f->ndev->ifindex);
+	KUNIT_EXPECT_EQ(test, path.sport, rdma_flow_label_to_udp_sport(0x12345));
+	rox_path_destroy(&path);
+	KUNIT_EXPECT_FALSE(test, path.valid);
+	rox_path_destroy(&path);
+}
+
+static void families_do_not_mix(struct kunit *test)
+{
+	static const union ib_gid v4 = { .raw = { [10] = 0xff, 0xff, 10, 0, 0, 1 } };
+	struct rox_path path;
+
+	KUNIT_EXPECT_EQ(test, path_to(test, &path, &v4, 0), -EINVAL);
+	KUNIT_EXPECT_FALSE(test, path.valid);
+}
+
+static void route_is_looked_up_once(struct kunit *test)
+{
+	struct dst_entry *first, *again;
+	struct rox_path path;
+
+	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
+	first = route_of(&path);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(first));
+	KUNIT_EXPECT_PTR_EQ(test, first->dev, ((struct rox_fixture *)test->priv)->ndev);
+	again = route_of(&path);
+	KUNIT_EXPECT_PTR_EQ(test, again, first);
+	dst_release(again);
+	dst_release(first);
+	rox_path_destroy(&path);
+}
+
+/* When the netdev goes down, its routes go, and what is cached is not used any more. */
+static void lost_route_is_noticed(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct dst_entry *dst;
+	struct rox_path path;
+	int err;
+
+	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
+	dst = route_of(&path);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(dst));
+	dst_release(dst);
+	rtnl_lock();
+	dev_close(f->ndev);
+	rtnl_unlock();
+	dst = route_of(&path);
+	KUNIT_EXPECT_TRUE(test, IS_ERR(dst));
+	if (!IS_ERR(dst))
+		dst_release(dst);
+	rtnl_lock();
+	err = dev_open(f->ndev, NULL);
+	rtnl_unlock();
+	KUNIT_ASSERT_EQ(test, err, 0);
+	dst = route_of(&path);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(dst));
+	if (!IS_ERR(dst))
+		dst_release(dst);
+	rox_path_destroy(&path);
+}
+
+static void path_mtu_follows_the_netdev(struct kunit *test)
+{
+	static const struct { int netdev, path; } mtus[] = {
+		{ 9000, 4096 }, { 4200, 4096 }, { 4000, 2048 }, { 1500, 1024 }, { 1280, 1024 },
+	};
+	struct rox_fixture *f = test->priv;
+	struct rox_path path;
+	unsigned int i;
+	int err;
+
+	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
+	for (i = 0; i < ARRAY_SIZE(mtus); i++) {
+		rtnl_lock();
+		err = dev_set_mtu(f->ndev, mtus[i].netdev);
+		rtnl_unlock();
+		KUNIT_ASSERT_EQ(test, err, 0);
+		KUNIT_EXPECT_EQ(test, rox_path_mtu(&path), mtus[i].path);
+	}
+	rox_path_destroy(&path);
+}
+
+static struct kunit_case rox_path_cases[] = {
+	KUNIT_CASE(path_is_what_the_address_says),
+	KUNIT_CASE(families_do_not_mix),
+	KUNIT_CASE(route_is_looked_up_once),
+	KUNIT_CASE(lost_route_is_noticed),
+	KUNIT_CASE(path_mtu_follows_the_netdev),
+	{}
+};
+
+static struct kunit_suite rox_path_suite = {
+	.name = "rox_path",
+	.init = rox_fixture_init,
+	.exit = rox_fixture_exit,
+	.test_cases = rox_path_cases,
+};
+kunit_test_suite(rox_path_suite);
