@@ -157,6 +157,8 @@ link_two_delete() {
 # At a limit the state is looked at first, while the programs and their queue
 # pairs are there; they are ended this many seconds after it.
 ROX_GRACE=10
+# All limits are for a machine that is not busy; several guests may share it.
+ROX_PATIENCE=${ROX_PATIENCE:-3}
 
 # Starts a process that prints the state once, after some seconds; sets watchdog.
 watchdog_start() {
@@ -176,7 +178,7 @@ watchdog_stop() {
 }
 
 run_limited() {
-	local seconds=$1 status=0 watchdog
+	local seconds=$(($1 * ROX_PATIENCE)) status=0 watchdog
 	shift
 	watchdog_start "$seconds"
 	timeout -k 5 $((seconds + ROX_GRACE)) "$@" || status=$?
@@ -218,9 +220,10 @@ run_pair() {
 
 # The second half of run_pair: the arrays `server` and `client` are the caller's.
 run_pair_in() {
-	local limit=$(($1 + ROX_GRACE)) client_ns=$2 end_server=$3
+	local limit=$(($1 * ROX_PATIENCE)) client_ns=$2 end_server=$3
 	local pid watchdog server_status=0 client_status=0 out=$ROX_TMP/server.out
-	watchdog_start "$1"
+	watchdog_start "$limit"
+	limit=$((limit + ROX_GRACE))
 	ip netns exec "$NS1" timeout -k 5 "$limit" "${server[@]}" >"$out" 2>&1 &
 	pid=$!
 	wait_for_server "$pid"

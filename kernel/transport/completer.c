@@ -29,6 +29,8 @@ static void rox_acked_to(struct rox_qp *qp, u32 una)
 	rox_send_iter_end(qp);
 	while (send->cur != qp->sq.index) {
 		wqe = rox_swqe_at(qp, send->cur);
+		if (unlikely(rox_wqe_is_local(wqe) && !wqe->done))
+			return;
 		if (rox_psn_diff(una, rox_psn_add(wqe->first_psn, wqe->npkts)) < 0) {
 			wqe->sent = (una - wqe->first_psn) & ROX_PSN_MASK;
 			return;

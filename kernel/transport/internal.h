@@ -86,6 +86,12 @@ static inline bool rox_wqe_is_atomic(const struct rox_swqe *wqe)
 	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/* Operations on keys: in order with the others, but they send nothing and take no PSN. */
+static inline bool rox_wqe_is_local(const struct rox_swqe *wqe)
+{
+	return wqe->opcode == IB_WR_LOCAL_INV || wqe->opcode == IB_WR_REG_MR;
+}
+
 static inline u32 rox_window_max(const struct rox_qp *qp)
 {
 	return max(ROX_WINDOW_MIN_PKTS, ROX_WINDOW_BYTES / qp->mtu);
@@ -104,6 +110,10 @@ void rox_send_iter_end(struct rox_qp *qp);
 
 /* completer.c */
 void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
+
+/* local.c */
+/* Carries out the operation on keys that is next. Return: false if it has to wait, or failed. */
+bool rox_local_run(struct rox_qp *qp, struct rox_swqe *wqe);
 
 /* retire.c */
 /* Completes the oldest WQE with its status and frees its place in the ring. */

@@ -87,13 +87,14 @@ static bool rox_may_send(const struct rox_qp *qp, const struct rox_swqe *wqe)
 /* ---- bursts ---- */
 
 struct rox_msg_ops {
-	u8 first, middle, last, last_imm, only, only_imm;
+	u8 first, middle, last, last_imm, only, only_imm, last_inv, only_inv;
 };
 
 static const struct rox_msg_ops rox_send_ops = {
 	IB_OPCODE_SEND_FIRST, IB_OPCODE_SEND_MIDDLE, IB_OPCODE_SEND_LAST,
 	IB_OPCODE_SEND_LAST_WITH_IMMEDIATE, IB_OPCODE_SEND_ONLY,
-	IB_OPCODE_SEND_ONLY_WITH_IMMEDIATE,
+	IB_OPCODE_SEND_ONLY_WITH_IMMEDIATE, IB_OPCODE_SEND_LAST_WITH_INVALIDATE,
+	IB_OPCODE_SEND_ONLY_WITH_INVALIDATE,
 };
 
 static const struct rox_msg_ops rox_write_ops = {
@@ -107,22 +108,37 @@ static u32 rox_wqe_psn(const struct rox_swqe *wqe)
 	return rox_psn_add(wqe->first_psn, wqe->sent);
 }
 
+/* How the message ends: as a whole packet, or as the last of several. */
+static u8 rox_end_opcode(const struct rox_swqe *wqe, const struct rox_msg_ops *ops, bool only)
+{
+	switch (wqe->opcode) {
+	case IB_WR_SEND_WITH_IMM:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		return only ? ops->only_imm : ops->last_imm;
+	case IB_WR_SEND_WITH_INV:
+		return only ? ops->only_inv : ops->last_inv;
+	default:
+		return only ? ops->only : ops->last;
+	}
+}
+
 static void rox_burst_opcodes(struct rox_qp *qp, const struct rox_swqe *wqe, struct rox_burst *b)
 {
-	bool send = wqe->opcode == IB_WR_SEND || wqe->opcode == IB_WR_SEND_WITH_IMM;
-	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM ||
-		   wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
-	const struct rox_msg_ops *ops = send ? &rox_send_ops : &rox_write_ops;
+	bool write = wqe->opcode == IB_WR_RDMA_WRITE || wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
+	const struct rox_msg_ops *ops = write ? &rox_write_ops : &rox_send_ops;
 	u8 service = rox_is_rc(qp) ? ROX_SERVICE_RC : ROX_SERVICE_UC;
 	bool begins = !wqe->sent, ends = wqe->sent + b->npkts == wqe->npkts;
 	struct rox_ext_hdrs ext = {
 		.reth = { .va = wqe->remote_addr, .rkey = wqe->rkey, .len = wqe->length },
-		.imm = wqe->imm,
 	};
-	u8 last = !ends ? ops->middle : imm ? ops->last_imm : ops->last;
+	u8 last = ends ? rox_end_opcode(wqe, ops, false) : ops->middle;
 
+	if (wqe->opcode == IB_WR_SEND_WITH_INV)
+		ext.ieth_rkey = wqe->inv_rkey;
+	else
+		ext.imm = wqe->imm;
 	if (begins && ends && b->npkts == 1)
-		b->op_first = imm ? ops->only_imm : ops->only;
+		b->op_first = rox_end_opcode(wqe, ops, true);
 	else if (begins)
 		b->op_first = ops->first;
 	else
@@ -292,6 +308,11 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 		if (wqe->status && send->cur == send->tail) {
 			rox_retire_failed(qp);
 			break;
+		}
+		if (unlikely(rox_wqe_is_local(wqe)) && !wqe->status) {
+			if (!rox_local_run(qp, wqe))
+				break;
+			continue;
 		}
 		if (!rox_may_send(qp, wqe))
 			break;

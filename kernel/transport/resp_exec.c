@@ -63,6 +63,10 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 			cqe.wc_flags = IB_WC_WITH_IMM;
 			cqe.ex.imm_data = pkt->ext.imm;
 		}
+		if (unlikely(pkt->info->ext & ROX_EXT_IETH)) {
+			cqe.wc_flags = IB_WC_WITH_INVALIDATE;
+			cqe.ex.invalidate_rkey = pkt->ext.ieth_rkey;
+		}
 		if (rox_is_ud(qp)) {
 			cqe.wc_flags |= IB_WC_GRH;
 			cqe.src_qp = pkt->ext.deth.sqpn;
@@ -179,6 +183,25 @@ static enum rox_verdict rox_send_error(struct rox_qp *qp, enum ib_wc_status stat
 	return ROX_V_LOC_LEN;
 }
 
+/*
+ * SEND with invalidate, after its payload is in place. While another QP's burst
+ * uses the key, the packet counts as lost and comes again.
+ */
+static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	rox_recv_iter_end(qp);
+	switch (rox_mr_invalidate(qp->dev, qp->ibqp.pd, pkt->ext.ieth_rkey)) {
+	case 0:
+		return ROX_V_OK;
+	case -EBUSY:
+		if (pkt->info->flags & ROX_OP_FIRST)
+			qp->recv.kind = ROX_KIND_NONE;
+		return ROX_V_DROP;
+	default:
+		return ROX_V_REM_ACCESS;
+	}
+}
+
 enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -199,6 +222,11 @@ enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 		return rox_send_error(qp, IB_WC_LOC_LEN_ERR);
 	if (rox_recv_place(qp, pkt))
 		return rox_send_error(qp, IB_WC_LOC_PROT_ERR);
+	if (pkt->info->ext & ROX_EXT_IETH) {
+		v = rox_exec_invalidate(qp, pkt);
+		if (v)
+			return v;
+	}
 	recv->received += pkt->payload_len;
 	if (!(pkt->info->flags & ROX_OP_LAST))
 		return ROX_V_OK;

@@ -39,9 +39,6 @@ static enum rox_verdict rox_execute(struct rox_qp *qp, const struct rox_pkt *pkt
 		return ROX_V_INV_REQ;
 	switch (pkt->info->kind) {
 	case ROX_KIND_SEND:
-		/* A SEND with invalidate needs memory management extensions. */
-		if (pkt->info->ext & ROX_EXT_IETH)
-			return ROX_V_INV_REQ;
 		v = rox_exec_send(qp, pkt);
 		break;
 	case ROX_KIND_WRITE:
@@ -131,7 +128,7 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 		recv->ooo_psn = pkt->bth.psn;
 		rox_count(qp->dev, ROX_CNT_RNR_NAK_SENT);
 		rox_nak_send(qp, ROX_AETH_RNR | qp->attr.min_rnr_timer, recv->epsn);
-	} else if (v) {
+	} else if (v && v != ROX_V_DROP) {
 		rox_refuse(qp, v);
 	}
 }

@@ -36,7 +36,7 @@ static void rox_send_advance_tail(struct rox_qp *qp)
 	smp_store_release(&qp->sq.ctrl->consumer, send->tail);
 }
 
-void rox_retire_tail(struct rox_qp *qp)
+static void rox_retire_one(struct rox_qp *qp)
 {
 	struct rox_swqe *wqe = rox_swqe_at(qp, qp->send.tail);
 	bool signalled = qp->sq_sig_all || wqe->status || (wqe->flags & IB_SEND_SIGNALED);
@@ -49,6 +49,23 @@ void rox_retire_tail(struct rox_qp *qp)
 	rox_send_advance_tail(qp);
 	if (signalled)
 		rox_send_cqe(qp, wr_id, opcode, status, len);
+}
+
+/* Has the WQE been done before its turn to complete? */
+static bool rox_tail_is_done(const struct rox_qp *qp)
+{
+	return qp->send.tail != qp->sq.index && rox_swqe_at(qp, qp->send.tail)->done;
+}
+
+/* With one that succeeds complete those behind it that are done. */
+void rox_retire_tail(struct rox_qp *qp)
+{
+	bool failed;
+
+	do {
+		failed = rox_swqe_at(qp, qp->send.tail)->status;
+		rox_retire_one(qp);
+	} while (unlikely(!failed && rox_tail_is_done(qp)));
 }
 
 void rox_retire_failed(struct rox_qp *qp)

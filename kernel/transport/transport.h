@@ -70,6 +70,7 @@ enum rox_side_work {
  * @remote_qkey: UD
  * @num_sge: of @sge
  * @inl: payload is in @sge's place
+ * @done: an operation on keys (see rox_wqe_is_local()) that has been carried out
  * @sge: SGE list, or inline data
  */
 struct rox_swqe {
@@ -78,6 +79,7 @@ struct rox_swqe {
 	u8 wc_opcode;
 	u8 status;
 	bool inl;
+	bool done;
 	u32 flags;
 	u32 length;
 	u32 first_psn;

@@ -18,6 +18,9 @@ static const struct rox_wr_info rox_wr_table[] = {
 	[IB_WR_RDMA_READ]		= { true, false, false, IB_WC_RDMA_READ },
 	[IB_WR_ATOMIC_CMP_AND_SWP]	= { true, false, false, IB_WC_COMP_SWAP },
 	[IB_WR_ATOMIC_FETCH_AND_ADD]	= { true, false, false, IB_WC_FETCH_ADD },
+	[IB_WR_SEND_WITH_INV]		= { true, false, false, IB_WC_SEND },
+	[IB_WR_LOCAL_INV]		= { true, true, false, IB_WC_LOCAL_INV },
+	[IB_WR_REG_MR]			= { true, true, false, IB_WC_REG_MR },
 };
 
 static bool rox_wr_allowed(const struct rox_qp *qp, u32 opcode)
@@ -25,6 +28,9 @@ static bool rox_wr_allowed(const struct rox_qp *qp, u32 opcode)
 	const struct rox_wr_info *info;
 
 	if (opcode >= ARRAY_SIZE(rox_wr_table))
+		return false;
+	/* Its pages are named by kernel addresses. */
+	if (opcode == IB_WR_REG_MR && qp->user)
 		return false;
 	info = &rox_wr_table[opcode];
 	switch (qp->ibqp.qp_type) {
@@ -130,6 +136,8 @@ static void rox_wqe_number(struct rox_qp *qp, struct rox_swqe *wqe)
 	u32 chunk = rox_read_chunk_pkts(qp);
 
 	wqe->first_psn = qp->send.next_psn;
+	if (unlikely(rox_wqe_is_local(wqe)))
+		return;
 	wqe->npkts = rox_is_ud(qp) ? 1 : max(1U, DIV_ROUND_UP(wqe->length, qp->mtu));
 	if (rox_wqe_is_read(wqe))
 		qp->send.ssn += DIV_ROUND_UP(wqe->npkts, chunk);

@@ -45,6 +45,7 @@ static void rox_device_limits(struct ib_device_attr *attr)
 	attr->max_qp_init_rd_atom = ROX_MAX_RD_ATOM;
 	attr->max_res_rd_atom = ROX_MAX_RD_ATOM * ROX_MAX_QP;
 	attr->max_pkeys = 1;
+	attr->max_fast_reg_page_list_len = ROX_MAX_FRWR_PAGES;
 }
 
 static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
@@ -63,7 +64,7 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 	attr->device_cap_flags = IB_DEVICE_BAD_PKEY_CNTR | IB_DEVICE_BAD_QKEY_CNTR |
 				 IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
 				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
-				 IB_DEVICE_SRQ_RESIZE;
+				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_MEM_MGT_EXTENSIONS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	/* The processor's own atomic instructions on the pages of the program. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;
@@ -234,6 +235,8 @@ const struct ib_device_ops rox_verbs_ops = {
 	ROX_OPS_REG_USER_MR
 	.get_dma_mr = rox_get_dma_mr,
 	.dereg_mr = rox_dereg_mr,
+	.alloc_mr = rox_alloc_mr,
+	.map_mr_sg = rox_map_mr_sg,
 
 	ROX_OPS_CREATE_CQ
 	ROX_OPS_RESIZE_CQ

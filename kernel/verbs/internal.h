@@ -56,6 +56,9 @@ static inline bool rox_dgid_ok(const struct rdma_ah_attr *attr, bool datagram)
 	       (datagram || !ipv4_is_multicast(gid->s6_addr32[3]));
 }
 
+/* How dev->mrs finds MRs. */
+extern const struct rhashtable_params rox_mr_params;
+
 /* Without a reference: only to be given to a kernel user that owns the QP. NULL if it is gone. */
 struct ib_qp *rox_qp_peek(struct rox_dev *dev, u32 qpn);
 

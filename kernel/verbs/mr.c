@@ -18,7 +18,7 @@
 			  IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
 			  IB_ACCESS_MW_BIND | IB_ZERO_BASED | IB_ACCESS_HUGETLB)
 
-static const struct rhashtable_params rox_mr_params = {
+const struct rhashtable_params rox_mr_params = {
 	.key_len = sizeof_field(struct rox_mr, index),
 	.key_offset = offsetof(struct rox_mr, index),
 	.head_offset = offsetof(struct rox_mr, node),
@@ -83,14 +83,22 @@ struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 ad
 
 	rcu_read_lock();
 	mr = rhashtable_lookup(&dev->mrs, &index, rox_mr_params);
-	if (!mr || mr->ibmr.lkey != key)
+	if (!mr || READ_ONCE(mr->key) != key || !smp_load_acquire(&mr->valid))
 		err = -ENOENT;
 	else
 		err = rox_mr_check(mr, pd, addr, len, access, user);
 	if (!err && !refcount_inc_not_zero(&mr->ref))
 		err = -ENOENT;
 	rcu_read_unlock();
-	return err ? ERR_PTR(err) : mr;
+	if (err)
+		return ERR_PTR(err);
+	/* The reference before the look; rox_mr_invalidate() does it the other way round. */
+	smp_mb__after_atomic();
+	if (unlikely(!READ_ONCE(mr->valid))) {
+		rox_mr_put(mr);
+		return ERR_PTR(-ENOENT);
+	}
+	return mr;
 }
 
 /**
@@ -140,8 +148,8 @@ void *rox_mr_map(const struct rox_mr *mr, u64 addr, size_t *len)
 	return (void *)(base + in_block);
 }
 
-/* Gives the MR a random unused index, and by the same draw a random variant. */
-static int rox_mr_publish(struct rox_dev *dev, struct rox_mr *mr)
+/* A random unused index, and by the same draw a random variant. */
+int rox_mr_publish(struct rox_dev *dev, struct rox_mr *mr)
 {
 	int tries, err = -EEXIST;
 	u32 key;
@@ -154,12 +162,13 @@ static int rox_mr_publish(struct rox_dev *dev, struct rox_mr *mr)
 			continue;
 		mr->ibmr.lkey = key;
 		mr->ibmr.rkey = key;
+		mr->key = key;
 		err = rhashtable_lookup_insert_fast(&dev->mrs, &mr->node, rox_mr_params);
 	}
 	return err;
 }
 
-static struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int access)
+struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int access)
 {
 	struct rox_dev *dev = to_rox_dev(ibpd->device);
 	struct rox_mr *mr;
@@ -175,12 +184,13 @@ static struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, in
 	mr->ibmr.pd = ibpd;
 	mr->type = type;
 	mr->access = access;
+	mr->valid = type != ROX_MR_FRWR;
 	refcount_set(&mr->ref, 1);
 	init_completion(&mr->gone);
 	return mr;
 }
 
-static void rox_mr_free(struct rox_mr *mr)
+void rox_mr_free(struct rox_mr *mr)
 {
 	struct rox_dev *dev = to_rox_dev(mr->ibmr.device);
 
@@ -190,7 +200,7 @@ static void rox_mr_free(struct rox_mr *mr)
 	kfree_rcu(mr, rcu);
 }
 
-static int rox_check_access(int access)
+int rox_check_access(int access)
 {
 	if (access & ~ROX_ACCESS_KNOWN)
 		return -EOPNOTSUPP;

@@ -18,6 +18,8 @@ enum rox_mr_type {
  * @ibmr: the RDMA core's object; lkey and rkey are the same number
  * @node: in rox_dev.mrs, keyed by @index
  * @index: upper 24 bits of the key, random and unique
+ * @key: the key that is good now; for FRWR its owner chooses the lower 8 bits
+ * @valid: may be accessed; always, but for FRWR
  * @ref: one for the table, one for each iterator that stands on it
  * @gone: completed when @ref reaches 0
  * @type: enum rox_mr_type
@@ -28,6 +30,7 @@ enum rox_mr_type {
  * @page_shift: log2 of the block size; a huge page is one block
  * @blocks: kernel address of each block
  * @nblocks: their number
+ * @max_blocks: FRWR: as many as there is room for
  * @umem: pinned pages
  * @rcu: for freeing after the table's readers
  */
@@ -35,6 +38,8 @@ struct rox_mr {
 	struct ib_mr ibmr;
 	struct rhash_head node;
 	u32 index;
+	u32 key;
+	bool valid;
 	refcount_t ref;
 	struct completion gone;
 	enum rox_mr_type type;
@@ -45,6 +50,7 @@ struct rox_mr {
 	u8 page_shift;
 	unsigned long *blocks;
 	u32 nblocks;
+	u32 max_blocks;
 	struct ib_umem *umem;
 	struct rcu_head rcu;
 };
@@ -70,6 +76,14 @@ static inline struct rox_mr *to_rox_mr(struct ib_mr *ibmr)
 struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 addr,
 			  u64 len, int access, bool user);
 void rox_mr_put(struct rox_mr *mr);
+/* An MR that nobody can find yet; NULL on no memory or too many. */
+struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int access);
+/* Frees it if rox_mr_publish() has failed, or after the last reference. */
+void rox_mr_free(struct rox_mr *mr);
+/* Gives it a random key, under which it is found from now on. 0 or an error. */
+int rox_mr_publish(struct rox_dev *dev, struct rox_mr *mr);
+/* 0, -EOPNOTSUPP or -EINVAL for access flags that no MR may have. */
+int rox_check_access(int access);
 /* Kernel address of @addr, and in @len how many bytes are contiguous there (not beyond the MR). */
 void *rox_mr_map(const struct rox_mr *mr, u64 addr, size_t *len);
 
@@ -117,5 +131,12 @@ struct ib_mr *rox_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *rox_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
 			      int access, struct ib_dmah *dmah, struct ib_udata *udata);
 int rox_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* fast registration (verbs/frwr.c) */
+struct ib_mr *rox_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_num_sg);
+int rox_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+		  unsigned int *sg_offset);
+int rox_mr_register(struct rox_dev *dev, struct ib_pd *pd, u32 key, int access);
+int rox_mr_invalidate(struct rox_dev *dev, struct ib_pd *pd, u32 key);
 
 #endif /* ROX_MR_H */

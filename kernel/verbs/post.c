@@ -38,6 +38,13 @@ static int rox_post_operation(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 			      const struct ib_send_wr *wr)
 {
 	switch (wr->opcode) {
+	case IB_WR_SEND_WITH_INV:
+	case IB_WR_LOCAL_INV:
+		break;
+	case IB_WR_REG_MR:
+		wqe->wr.rdma.rkey = reg_wr(wr)->key;
+		wqe->wr.rdma.compare_add = reg_wr(wr)->access;
+		break;
 	case IB_WR_SEND:
 	case IB_WR_SEND_WITH_IMM:
 		if (!rox_post_is_datagram(qp))

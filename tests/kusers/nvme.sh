@@ -1,0 +1,116 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# NVMe over Fabrics: nvmet-rdma exports a ramdisk, nvme-rdma uses it. Sourced by tests/kusers/run.
+
+NVME_NQN=rox-test
+NVME_MIB=256
+nvme_root=/sys/kernel/config/nvmet
+
+nvme_target_start() {
+	modprobe nvmet_rdma && modprobe brd rd_nr=1 rd_size=$((NVME_MIB * 1024)) || return
+	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+	mkdir "$nvme_root/subsystems/$NVME_NQN" "$nvme_root/subsystems/$NVME_NQN/namespaces/1" \
+		"$nvme_root/ports/1" || return
+	echo 1 >"$nvme_root/subsystems/$NVME_NQN/attr_allow_any_host" &&
+		echo /dev/ram0 >"$nvme_root/subsystems/$NVME_NQN/namespaces/1/device_path" &&
+		echo 1 >"$nvme_root/subsystems/$NVME_NQN/namespaces/1/enable" &&
+		echo rdma >"$nvme_root/ports/1/addr_trtype" && echo ipv4 >"$nvme_root/ports/1/addr_adrfam" &&
+		echo "$1" >"$nvme_root/ports/1/addr_traddr" && echo 4420 >"$nvme_root/ports/1/addr_trsvcid" &&
+		ln -s "$nvme_root/subsystems/$NVME_NQN" "$nvme_root/ports/1/subsystems/$NVME_NQN"
+}
+
+nvme_target_stop() {
+	rm "$nvme_root/ports/1/subsystems/$NVME_NQN" &&
+		rmdir "$nvme_root/ports/1" "$nvme_root/subsystems/$NVME_NQN/namespaces/1" \
+			"$nvme_root/subsystems/$NVME_NQN"
+}
+
+nvme_device() {
+	local namespace
+	for namespace in /sys/class/nvme-subsystem/*/; do
+		[[ -e $namespace/subsysnqn && $(<"$namespace/subsysnqn") == "$NVME_NQN" ]] || continue
+		for namespace in "$namespace"nvme*n*; do
+			[[ -e $namespace ]] && echo "/dev/${namespace##*/}" && return 0
+		done
+	done
+	return 1
+}
+
+nvme_connect() {
+	run_limited 40 nvme connect -t rdma -a "$1" -s 4420 -n "$NVME_NQN" -i "${2:-2}" \
+		--reconnect-delay=1 --ctrl-loss-tmo=5 --hostnqn=nqn.2014-08.org.nvmexpress:uuid:rox-test ||
+		return
+	wait_until 20 nvme_device >/dev/null && wait_until 20 test -b "$(nvme_device)"
+}
+
+nvme_disconnect() {
+	run_limited 60 nvme disconnect -n "$NVME_NQN"
+	wait_until 20 nvme_gone
+}
+
+nvme_gone() {
+	! nvme_device >/dev/null
+}
+
+nvme_files() {
+	local disk=$1 here=$ROX_TMP/nvme
+	mkdir -p "$here" && run_limited 60 mkfs.ext4 -q -F "$disk" && mount "$disk" "$here" || return
+	head -c 40M /dev/urandom >"$ROX_TMP/original" &&
+		cp "$ROX_TMP/original" "$here/copy" && run_limited 60 sync -f "$here/copy" &&
+		echo 3 >/proc/sys/vm/drop_caches &&
+		cmp "$ROX_TMP/original" "$here/copy" && umount "$here" &&
+		mount "$disk" "$here" && cmp "$ROX_TMP/original" "$here/copy"
+	local status=$?
+	umount "$here"
+	return $status
+}
+
+# Random writes of all sizes over the whole disk, each block read back and its checksum compared.
+nvme_fio() {
+	run_limited 120 fio --name=verify --filename="$1" --direct=1 --ioengine=libaio --iodepth=16 \
+		--rw=randrw --bsrange=512-256k --size=64M --verify=crc32c --verify_fatal=1 \
+		--do_verify=1 --output-format=terse >"$ROX_TMP/fio.out" 2>&1 ||
+		{ tail -n 20 "$ROX_TMP/fio.out"; return 1; }
+}
+
+nvme_load_start() {
+	fio --name=load --filename="$1" --direct=1 --ioengine=libaio --iodepth=32 --rw=randrw \
+		--bs=64k --time_based --runtime=60 --size=64M >/dev/null 2>&1 &
+	load=$!
+	sleep 2
+	kill -0 "$load"
+}
+
+nvme_load_ends() {
+	wait_until 40 eval '! kill -0 "$load" 2>/dev/null' || { kill -9 "$load"; return 1; }
+	wait "$load"
+	return 0
+}
+
+nvme_disconnect_under_load() {
+	nvme_connect "$1" 4 && nvme_load_start "$(nvme_device)" && nvme_disconnect && nvme_load_ends
+}
+
+nvme_link_deleted_under_load() {
+	nvme_connect "$1" 2 && nvme_load_start "$(nvme_device)" || return
+	run_limited 60 rdma link delete rox0 || return
+	nvme_load_ends && wait_until 40 nvme_gone || { nvme disconnect -n "$NVME_NQN"; return 1; }
+	link_up
+}
+
+nvme_tests() {
+	local address=$1 i
+	tap_run "NVMe: modules" modprobe -a nvme_rdma
+	tap_run "NVMe: connect" nvme_connect "$address"
+	tap_run "NVMe: mkfs, write, read back, compare" nvme_files "$(nvme_device)"
+	tap_run "NVMe: fio with verify" nvme_fio "$(nvme_device)"
+	tap_run "NVMe: disconnect" nvme_disconnect
+	for i in 1 2 3; do
+		tap_run "NVMe: disconnect under load, $i" nvme_disconnect_under_load "$address"
+	done
+	tap_run "NVMe: link deleted under load" nvme_link_deleted_under_load "$address"
+	tap_run "NVMe: connect again" nvme_connect "$address"
+	tap_run "NVMe: fio with verify again" nvme_fio "$(nvme_device)"
+	tap_run "NVMe: disconnect at the end" nvme_disconnect
+}
