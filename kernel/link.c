@@ -20,6 +20,7 @@
 #include "link.h"
 #include "net/net.h"
 #include "observe/observe.h"
+#include "verbs/mcast.h"
 #include "verbs/verbs.h"
 
 /* One link is added at a time; removal waits for it, see rox_unlink_work(). */
@@ -90,6 +91,7 @@ static void rox_dev_free(struct rox_dev *dev)
 	rox_net_detach(dev);
 	rox_mr_table_destroy(dev);
 	rox_ah_table_destroy(dev);
+	rox_mcast_exit(dev);
 	free_percpu(dev->counters);
 	netdev_put(dev->ndev, &dev->ndev_tracker);
 }
@@ -197,6 +199,7 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 	INIT_WORK(&dev->rescan_work, rox_rescan_work);
 	spin_lock_init(&dev->port_lock);
 	rox_ah_table_init(dev);
+	rox_mcast_init(dev);
 	dev->ndev = ndev;
 
 	dev->counters = alloc_percpu(struct rox_counters);

@@ -5,6 +5,8 @@
 #ifndef ROX_H
 #define ROX_H
 
+#include <linux/hashtable.h>
+#include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/sizes.h>
 #include <linux/workqueue.h>
@@ -31,6 +33,8 @@ enum rox_limits {
 	ROX_MAX_RD_ATOM		= 128,
 	ROX_NUM_COMP_VECTORS	= 64,
 	ROX_MAX_FRWR_PAGES	= 4096,
+	ROX_MAX_MCG		= SZ_8K,
+	ROX_MAX_MCG_QP		= SZ_8K,
 };
 
 #define ROX_MAX_MSG_SIZE	0x80000000U
@@ -64,6 +68,9 @@ struct rox_qp_slot;
  * @num_srq: see @num_qp
  * @num_mr: see @num_qp
  * @num_ah: see @num_qp
+ * @mcast_lock: protects @mcgs and @num_mcg
+ * @mcgs: multicast groups that QPs are attached to (RCU)
+ * @num_mcg: their number
  * @link_node: in link.c's list of devices
  * @unlink_work: unregisters the device when its netdev goes away
  * @rescan_work: has the core look for addresses of the netdev
@@ -93,6 +100,10 @@ struct rox_dev {
 	atomic_t num_srq;
 	atomic_t num_mr;
 	atomic_t num_ah;
+
+	struct mutex mcast_lock;	/* @mcgs, @num_mcg */
+	DECLARE_HASHTABLE(mcgs, 6);
+	u32 num_mcg;
 
 	struct list_head link_node;
 	struct work_struct unlink_work;

@@ -64,8 +64,13 @@ int check_attr(const ibv_qp_init_attr_ex &attr)
     if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) {
         return EINVAL;
     }
-    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
-        return EOPNOTSUPP;
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0) {
+        if ((attr.create_flags & ~uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) {
+            return EOPNOTSUPP;
+        }
+        if (attr.create_flags != 0 && attr.qp_type != IBV_QPT_UD) {
+            return EINVAL;
+        }
     }
     if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
         (attr.send_ops_flags & ~supported_send_ops(attr.qp_type)) != 0) {

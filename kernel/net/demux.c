@@ -4,6 +4,7 @@
  * whole bursts in one piece, find the QP once per frame, check that the packets
  * are meant for it, and hand the frame to the transport.
  */
+#include <linux/if_vlan.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
@@ -13,7 +14,7 @@
 
 #include "internal.h"
 #include "../observe/observe.h"
-#include "../verbs/verbs.h"
+#include "../verbs/mcast.h"
 
 #define QPN_GSI		1U
 #define QPN_MULTICAST	ROX_QPN_MASK
@@ -169,8 +170,6 @@ static struct rox_qp *find_qp(const struct frame *f, const struct run *run)
 	struct rox_dev *dev = NULL;
 	struct rox_qp *qp;
 
-	if (run->dqpn == QPN_MULTICAST)
-		return NULL;
 	if (run->dqpn == QPN_GSI) {
 		dev = frame_dev(f);
 		if (!dev)
@@ -222,12 +221,13 @@ static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff 
 		rox_transport_rx(qp, skb, run->request);
 }
 
-/* Checks that @qp may have the packets; counts them if not. */
-static bool may_accept(struct rox_qp *qp, const struct frame *f, const struct run *run)
+/* Checks that @qp may have the packets; counts them if not. @addressed: they are for it. */
+static bool may_accept(struct rox_qp *qp, const struct frame *f, const struct run *run,
+		       bool addressed)
 {
 	struct rox_dev *dev = qp->dev;
 
-	if (!service_ok(qp, run->service) || !state_ok(qp) || !addrs_ok(qp, f)) {
+	if (!service_ok(qp, run->service) || !state_ok(qp) || !addressed) {
 		count_drop(f, dev, ROX_CNT_RX_NO_QP, run->count);
 		return false;
 	}
@@ -237,6 +237,70 @@ static bool may_accept(struct rox_qp *qp, const struct frame *f, const struct ru
 		return false;
 	}
 	return true;
+}
+
+static bool is_multicast(const struct in6_addr *addr)
+{
+	return ipv6_addr_is_multicast(addr) ||
+	       (ipv6_addr_v4mapped(addr) && ipv4_is_multicast(addr->s6_addr32[3]));
+}
+
+/* The frame came to the netdev of @dev, or to a VLAN on it. */
+static bool came_to(const struct frame *f, const struct rox_dev *dev)
+{
+	struct net_device *ndev = f->skb->dev;
+
+	if (ndev && ndev != dev->ndev && is_vlan_dev(ndev))
+		ndev = vlan_dev_real_dev(ndev);
+	return ndev == dev->ndev;
+}
+
+/* A copy of a run of packets for each QP in a group; returns the number of QPs that took one. */
+static u32 spread(const struct frame *f, const struct run *run, const struct rox_mcg *mcg)
+{
+	const struct rox_mcg_member *member;
+	struct sk_buff *skb;
+	struct rox_qp *qp;
+	u32 n = 0;
+
+	hlist_for_each_entry_rcu(member, &mcg->members, node) {
+		qp = rox_mcg_member_get(member);
+		if (!qp)
+			continue;
+		n++;
+		if (may_accept(qp, f, run, true)) {
+			skb = skb_clone(f->skb, GFP_ATOMIC | __GFP_NOWARN);
+			if (skb)
+				accept_run(qp, run, skb);
+			else
+				count_drop(f, qp->dev, ROX_CNT_RX_DROP, run->count);
+		}
+		rox_qp_put(qp);
+	}
+	return n;
+}
+
+/*
+ * Packets to the multicast QP number go to whoever is attached to their
+ * destination address, on the devices of the netdev that they came to.
+ */
+static noinline void deliver_multicast(const struct frame *f, const struct run *run, bool last)
+{
+	const struct rox_mcg *mcg;
+	struct rox_dev *dev;
+	u32 n = 0;
+
+	if (is_multicast(&f->daddr)) {
+		list_for_each_entry_rcu(dev, &f->rn->devs, net_node) {
+			mcg = came_to(f, dev) ? rox_mcg_find(dev, &f->daddr) : NULL;
+			if (mcg)
+				n += spread(f, run, mcg);
+		}
+	}
+	if (!n)
+		count_drop(f, NULL, ROX_CNT_RX_NO_QP, run->count);
+	if (last)
+		kfree_skb(f->skb);
 }
 
 /* Finds out what to do with a run of packets. @last: no other run of the frame follows. */
@@ -249,12 +313,16 @@ static void deliver(const struct frame *f, const struct run *run, bool last)
 		count_drop(f, NULL, ROX_CNT_RX_MALFORMED, run->count);
 		goto drop;
 	}
+	if (unlikely(run->dqpn == QPN_MULTICAST)) {
+		deliver_multicast(f, run, last);
+		return;
+	}
 	qp = find_qp(f, run);
 	if (!qp) {
 		count_drop(f, NULL, ROX_CNT_RX_NO_QP, run->count);
 		goto drop;
 	}
-	if (!may_accept(qp, f, run)) {
+	if (!may_accept(qp, f, run, addrs_ok(qp, f))) {
 		rox_qp_put(qp);
 		goto drop;
 	}

@@ -77,6 +77,13 @@ void rox_path_destroy(struct rox_path *path);
 /* Largest payload of one packet that fits the netdev now (an enum ib_mtu in bytes). */
 u32 rox_path_mtu(const struct rox_path *path);
 
+/* ---- multicast (net/mcast.c) ---- */
+
+/* Process context, without the RTNL. @group: IPv4 as a mapped address. 0, -ENODEV, -ENOMEM. */
+int rox_net_join(struct rox_dev *dev, const struct in6_addr *group);
+/* Undoes one join. */
+void rox_net_leave(struct rox_dev *dev, const struct in6_addr *group);
+
 /* ---- sending (net/xmit.c) ---- */
 
 /**

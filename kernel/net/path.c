@@ -113,7 +113,8 @@ static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
 	rt = ip_route_output_flow(net, &fl4, NULL);
 	if (IS_ERR(rt))
 		return ERR_CAST(rt);
-	if (rt->rt_type != RTN_UNICAST && rt->rt_type != RTN_LOCAL) {
+	if (rt->rt_type != RTN_UNICAST && rt->rt_type != RTN_LOCAL &&
+	    rt->rt_type != RTN_MULTICAST) {
 		ip_rt_put(rt);
 		return ERR_PTR(-EHOSTUNREACH);
 	}

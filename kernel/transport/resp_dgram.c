@@ -76,6 +76,8 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 
 	if (pkt->info->kind != ROX_KIND_SEND || !rox_qkey_ok(qp, pkt))
 		return;
+	if (unlikely(qp->block_mcast_self) && rox_mcast_is_own(qp, pkt))
+		return;
 	v = rox_recv_take(qp);
 	if (v) {
 		if (v != ROX_V_RNR)

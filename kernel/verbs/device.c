@@ -46,6 +46,9 @@ static void rox_device_limits(struct ib_device_attr *attr)
 	attr->max_res_rd_atom = ROX_MAX_RD_ATOM * ROX_MAX_QP;
 	attr->max_pkeys = 1;
 	attr->max_fast_reg_page_list_len = ROX_MAX_FRWR_PAGES;
+	attr->max_mcast_grp = ROX_MAX_MCG;
+	attr->max_mcast_qp_attach = ROX_MAX_MCG_QP;
+	attr->max_total_mcast_qp_attach = ROX_MAX_MCG * ROX_MAX_MCG_QP;
 }
 
 static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
@@ -65,7 +68,7 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 				 IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
 				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
 				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_MEM_MGT_EXTENSIONS;
-	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_BLOCK_MULTICAST_LOOPBACK;
 	/* The processor's own atomic instructions on the pages of the program. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
@@ -256,6 +259,9 @@ const struct ib_device_ops rox_verbs_ops = {
 	.destroy_qp = rox_destroy_qp,
 	.post_send = rox_post_send,
 	.post_recv = rox_post_recv,
+
+	.attach_mcast = rox_attach_mcast,
+	.detach_mcast = rox_detach_mcast,
 
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, rox_ucontext, ibuc),
 	INIT_RDMA_OBJ_SIZE(ib_pd, rox_pd, ibpd),

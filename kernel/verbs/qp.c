@@ -180,8 +180,10 @@ static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_a
 	default:
 		return -EOPNOTSUPP;
 	}
-	if (init->create_flags || init->rwq_ind_tbl)
+	if (init->rwq_ind_tbl || (init->create_flags & ~IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK))
 		return -EOPNOTSUPP;
+	if (init->create_flags && init->qp_type != IB_QPT_UD)
+		return -EINVAL;
 	if (!init->send_cq || !init->recv_cq)
 		return -EINVAL;
 	return rox_qp_check_caps(init);
@@ -250,6 +252,7 @@ static void rox_qp_init(struct rox_qp *qp, const struct ib_qp_init_attr *init, b
 	qp->dev = to_rox_dev(qp->ibqp.device);
 	qp->user = user;
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	qp->block_mcast_self = init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	qp->state = IB_QPS_RESET;
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
 	mtu = ib_mtu_enum_to_int(READ_ONCE(qp->dev->mtu));
@@ -346,6 +349,7 @@ int rox_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		.cap = qp->cap,
 		.sq_sig_type = qp->sq_sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR,
 		.qp_type = ibqp->qp_type,
+		.create_flags = qp->block_mcast_self ? IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK : 0,
 		.port_num = qp->attr.port_num,
 	};
 	return 0;

@@ -233,6 +233,7 @@ struct rox_qp_slot {
  * @modify_lock: one modify at a time
  * @user: created by a process
  * @sq_sig_all: every send WQE is signalled
+ * @block_mcast_self: wants no multicast packets that it has sent itself
  * @cap: as created
  * @state_lock: innermost; protects @state, @sq_draining and @attr against the
  *	transport's own transitions
@@ -259,6 +260,7 @@ struct rox_qp {
 	struct mutex modify_lock;	/* one modify at a time */
 	bool user;
 	bool sq_sig_all;
+	bool block_mcast_self;
 	struct ib_qp_cap cap;
 
 	spinlock_t state_lock;	/* @state, @sq_draining, @attr */
@@ -357,6 +359,11 @@ int rox_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 int rox_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		 struct ib_qp_init_attr *init);
 int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+
+int rox_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+int rox_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+/* Has @qp itself sent this multicast packet? Any context. */
+bool rox_mcast_is_own(const struct rox_qp *qp, const struct rox_pkt *pkt);
 
 extern const struct ib_device_ops rox_verbs_ops;	/* all but observe's */
 

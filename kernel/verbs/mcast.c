@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Attaching UD QPs to multicast groups. The first QP of a group has the netdev
+ * join it, the last one has it leave. IBTA volume 1, 10.5 and 11.3.
+ */
+#include <rdma/ib_cache.h>
+#include "internal.h"
+#include "mcast.h"
+
+/**
+ * rox_mcast_init() - prepares the groups of a device
+ * @dev: the device
+ */
+void rox_mcast_init(struct rox_dev *dev)
+{
+	mutex_init(&dev->mcast_lock);
+	hash_init(dev->mcgs);
+}
+
+/**
+ * rox_mcast_exit() - the end of the groups
+ * @dev: device without QPs
+ */
+void rox_mcast_exit(struct rox_dev *dev)
+{
+	WARN_ON(!hash_empty(dev->mcgs));
+	mutex_destroy(&dev->mcast_lock);
+}
+
+struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr)
+{
+	struct rox_mcg *mcg;
+
+	hash_for_each_possible_rcu(dev->mcgs, mcg, node, ipv6_addr_hash(addr),
+				   lockdep_is_held(&dev->mcast_lock))
+		if (ipv6_addr_equal(&mcg->addr, addr))
+			return mcg;
+	return NULL;
+}
+
+struct rox_qp *rox_mcg_member_get(const struct rox_mcg_member *member)
+{
+	return refcount_inc_not_zero(&member->slot->ref) ? member->slot->qp : NULL;
+}
+
+static struct rox_mcg_member *rox_mcg_member_find(const struct rox_mcg *mcg,
+						  const struct rox_qp *qp)
+{
+	struct rox_mcg_member *member;
+
+	hlist_for_each_entry(member, &mcg->members, node)
+		if (member->slot == qp->slot)
+			return member;
+	return NULL;
+}
+
+/* The group, joined, if need be; the caller holds the lock. */
+static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *addr)
+{
+	struct rox_mcg *mcg = rox_mcg_find(dev, addr);
+	int err;
+
+	if (mcg)
+		return mcg;
+	if (dev->num_mcg >= ROX_MAX_MCG)
+		return ERR_PTR(-ENOMEM);
+	mcg = kzalloc(sizeof(*mcg), GFP_KERNEL_ACCOUNT);
+	if (!mcg)
+		return ERR_PTR(-ENOMEM);
+	err = rox_net_join(dev, addr);
+	if (err) {
+		kfree(mcg);
+		return ERR_PTR(err);
+	}
+	mcg->addr = *addr;
+	hash_add_rcu(dev->mcgs, &mcg->node, ipv6_addr_hash(addr));
+	dev->num_mcg++;
+	return mcg;
+}
+
+/* The end of a group that nobody is in. */
+static void rox_mcg_tidy(struct rox_dev *dev, struct rox_mcg *mcg)
+{
+	if (mcg->count)
+		return;
+	hash_del_rcu(&mcg->node);
+	dev->num_mcg--;
+	rox_net_leave(dev, &mcg->addr);
+	kfree_rcu(mcg, rcu);
+}
+
+static int rox_mcg_add(struct rox_mcg *mcg, struct rox_qp *qp)
+{
+	struct rox_mcg_member *member = rox_mcg_member_find(mcg, qp);
+
+	if (member) {
+		member->uses++;
+		return 0;
+	}
+	if (mcg->count >= ROX_MAX_MCG_QP)
+		return -ENOMEM;
+	member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
+	if (!member)
+		return -ENOMEM;
+	member->slot = qp->slot;
+	member->uses = 1;
+	hlist_add_head_rcu(&member->node, &mcg->members);
+	mcg->count++;
+	return 0;
+}
+
+/**
+ * rox_attach_mcast() - attaches a QP to a multicast group
+ * @ibqp: a UD QP, in any state
+ * @gid: a multicast address, as the core has checked
+ * @lid: of no meaning here
+ *
+ * Process context. The core counts attachments and keeps the QP from being
+ * destroyed while there are any.
+ *
+ * Return: 0, -ENOMEM also for more groups or QPs than the device reports,
+ * -ENODEV if the netdev cannot join the group
+ */
+int rox_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct rox_dev *dev = to_rox_dev(ibqp->device);
+	struct in6_addr addr;
+	struct rox_mcg *mcg;
+	int err;
+
+	memcpy(&addr, gid->raw, sizeof(addr));
+	mutex_lock(&dev->mcast_lock);
+	mcg = rox_mcg_make(dev, &addr);
+	err = PTR_ERR_OR_ZERO(mcg);
+	if (!err) {
+		err = rox_mcg_add(mcg, to_rox_qp(ibqp));
+		rox_mcg_tidy(dev, mcg);
+	}
+	mutex_unlock(&dev->mcast_lock);
+	return err;
+}
+
+/**
+ * rox_detach_mcast() - undoes one rox_attach_mcast()
+ * @ibqp: the QP
+ * @gid: the same address
+ * @lid: of no meaning here
+ *
+ * Return: 0, -EINVAL if it is not attached
+ */
+int rox_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct rox_dev *dev = to_rox_dev(ibqp->device);
+	struct rox_mcg_member *member = NULL;
+	struct in6_addr addr;
+	struct rox_mcg *mcg;
+
+	memcpy(&addr, gid->raw, sizeof(addr));
+	mutex_lock(&dev->mcast_lock);
+	mcg = rox_mcg_find(dev, &addr);
+	if (mcg)
+		member = rox_mcg_member_find(mcg, to_rox_qp(ibqp));
+	if (member && !--member->uses) {
+		hlist_del_rcu(&member->node);
+		kfree_rcu(member, rcu);
+		mcg->count--;
+		rox_mcg_tidy(dev, mcg);
+	}
+	mutex_unlock(&dev->mcast_lock);
+	return member ? 0 : -EINVAL;
+}
+
+/**
+ * rox_mcast_is_own() - a multicast packet that the QP itself has sent
+ * @qp: who is to receive it
+ * @pkt: a UD packet
+ *
+ * Any context. Another host may use the same QP number, so the source address
+ * counts as well.
+ */
+bool rox_mcast_is_own(const struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	const struct ib_gid_attr *attr;
+	struct in6_addr saddr, daddr;
+
+	if (pkt->bth.dqpn != ROX_QPN_MASK || pkt->ext.deth.sqpn != qp->ibqp.qp_num)
+		return false;
+	rox_skb_addrs(pkt->skb, &saddr, &daddr);
+	attr = rdma_find_gid_by_port(&qp->dev->ibdev, (const union ib_gid *)&saddr,
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return false;
+	rdma_put_gid_attr(attr);
+	return true;
+}
