@@ -35,8 +35,12 @@ TEST_F(ProviderQpTest, EachStateTakesWhatTheVerbsSay)
         ASSERT_EQ(set_state(qp, rule.state), 0);
         EXPECT_EQ(post_send(qp), rule.send) << rule.state;
         EXPECT_EQ(post_recv(qp), rule.recv) << rule.state;
+        /* All is complete and polled. */
         fake(qp).sq.ctrl().consumer = fake(qp).sq.ctrl().producer;
-        fake(qp).rq.ctrl().consumer = fake(qp).rq.ctrl().producer;
+        Qp::of(qp)->sq.complete_to(fake(qp).sq.ctrl().producer);
+        for (; fake(qp).rq.waiting() != 0; fake(qp).rq.ctrl().consumer++) {
+            Qp::of(qp)->rq.complete_one();
+        }
     }
     EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
