@@ -110,8 +110,10 @@ def unpack_source(version):
 
 
 def make(tree, output, *arguments, log=None):
-    environment = dict(os.environ, CCACHE_DIR=str(CACHE / "ccache"), KBUILD_BUILD_USER="rox",
-                       KBUILD_BUILD_HOST="rox", KBUILD_BUILD_TIMESTAMP="1970-01-01")
+    # The build folder has a name of its own each time; the source is always as far from it.
+    environment = dict(os.environ, CCACHE_DIR=str(CACHE / "ccache"), CCACHE_BASEDIR=str(CACHE),
+                       CCACHE_NOHASHDIR="1", KBUILD_BUILD_USER="rox", KBUILD_BUILD_HOST="rox",
+                       KBUILD_BUILD_TIMESTAMP="1970-01-01")
     # Ours are for the module, not for the kernel.
     for name in ("MAKEFLAGS", "MFLAGS", "KVER", "KDIR"):
         environment.pop(name, None)
