@@ -177,6 +177,7 @@ void rox_fixture_move(struct kunit *test, struct rox_qp *qp, enum ib_qp_state st
 
 	fixture_step(test, qp, IB_QPS_RESET);
 	if (state == IB_QPS_ERR) {
+		fixture_step(test, qp, IB_QPS_INIT);
 		fixture_step(test, qp, IB_QPS_ERR);
 		return;
 	}
