@@ -147,4 +147,5 @@ static struct kunit_suite rox_path_suite = {
 	.exit = rox_fixture_exit,
 	.test_cases = rox_path_cases,
 };
+
 kunit_test_suite(rox_path_suite);

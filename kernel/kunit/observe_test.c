@@ -67,4 +67,5 @@ static struct kunit_suite rox_counter_suite = {
 	.exit = rox_fixture_exit,
 	.test_cases = rox_counter_cases,
 };
+
 kunit_test_suite(rox_counter_suite);

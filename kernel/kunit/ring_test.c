@@ -205,4 +205,5 @@ static struct kunit_suite rox_ring_suite = {
 	.exit = ring_exit,
 	.test_cases = rox_ring_cases,
 };
+
 kunit_test_suite(rox_ring_suite);

@@ -190,4 +190,5 @@ static struct kunit_suite rox_transport_suite = {
 	.exit = rox_fixture_exit,
 	.test_cases = rox_transport_cases,
 };
+
 kunit_test_suite(rox_transport_suite);

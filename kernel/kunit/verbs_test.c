@@ -2,6 +2,7 @@
 /*
  * KUnit: from addresses of memory regions to bytes, and rights and ranges of keys.
  */
+#include <linux/scatterlist.h>
 #include <linux/sizes.h>
 
 #include "fixture.h"
@@ -149,6 +150,116 @@ static void key_is_checked(struct kunit *test)
 	ib_dealloc_pd(other);
 }
 
+/* ---- fast registration ---- */
+
+#define FRWR_RIGHTS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE)
+
+/* A region with two pages noted, the first from byte 100 on; not registered. */
+static struct ib_mr *frwr_of(struct kunit *test, u8 **pages)
+{
+	struct rox_fixture *f = test->priv;
+	struct ib_mr *mr = f->dev->ibdev.ops.alloc_mr(f->pd, IB_MR_TYPE_MEM_REG, 4);
+	unsigned int offset = 100;
+	struct scatterlist sg[2];
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
+	*pages = kunit_kzalloc(test, 4 * PAGE_SIZE, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, *pages);
+	*pages = PTR_ALIGN(*pages, PAGE_SIZE);
+	sg_init_table(sg, 2);
+	/* In the other order in memory. */
+	sg_set_buf(&sg[0], *pages + PAGE_SIZE, PAGE_SIZE);
+	sg_set_buf(&sg[1], *pages, PAGE_SIZE);
+	sg_dma_address(&sg[0]) = (uintptr_t)(*pages + PAGE_SIZE);
+	sg_dma_address(&sg[1]) = (uintptr_t)*pages;
+	sg_dma_len(&sg[0]) = PAGE_SIZE;
+	sg_dma_len(&sg[1]) = PAGE_SIZE;
+	mr->page_size = PAGE_SIZE;
+	KUNIT_ASSERT_EQ(test, f->dev->ibdev.ops.map_mr_sg(mr, sg, 2, &offset), 2);
+	KUNIT_ASSERT_EQ(test, mr->length, 2 * PAGE_SIZE - 100);
+	return mr;
+}
+
+static void registration_gives_access(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_mr *mr;
+	struct ib_mr *ibmr;
+	size_t len = 4000;
+	u8 *pages;
+	u32 key;
+
+	ibmr = frwr_of(test, &pages);
+	key = ibmr->rkey;
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, key, ibmr->iova, 8, 0, false), -ENOENT);
+	KUNIT_EXPECT_EQ(test, rox_mr_register(f->dev, f->pd, key + 1, FRWR_RIGHTS), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, key, ibmr->iova, 8, 0, false), -ENOENT);
+	key++;
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, key, ibmr->iova, 8, FRWR_RIGHTS, true), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, key, ibmr->iova, 8, IB_ACCESS_REMOTE_ATOMIC,
+					true), -EACCES);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, key, ibmr->iova, 2 * PAGE_SIZE, 0, true),
+			-ERANGE);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, key, ibmr->iova - 1, 1, 0, true), -ERANGE);
+
+	mr = rox_mr_get(f->dev, f->pd, key, ibmr->iova, ibmr->length, 0, true);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
+	KUNIT_EXPECT_PTR_EQ(test, (u8 *)rox_mr_map(mr, ibmr->iova, &len), pages + PAGE_SIZE + 100);
+	KUNIT_EXPECT_EQ(test, len, PAGE_SIZE - 100);
+	KUNIT_EXPECT_PTR_EQ(test, (u8 *)rox_mr_map(mr, ibmr->iova + PAGE_SIZE - 100, &len), pages);
+	rox_mr_put(mr);
+	ibmr->device->ops.dereg_mr(ibmr, NULL);
+}
+
+static void registration_is_checked(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct ib_pd *other = ib_alloc_pd(&f->dev->ibdev, 0);
+	struct ib_mr *ibmr, *dma;
+	u8 *pages;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(other));
+	dma = f->pd->device->ops.get_dma_mr(f->pd, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(dma));
+	ibmr = frwr_of(test, &pages);
+	KUNIT_EXPECT_EQ(test, rox_mr_register(f->dev, other, ibmr->rkey, FRWR_RIGHTS), -ENOENT);
+	KUNIT_EXPECT_EQ(test, rox_mr_register(f->dev, f->pd, dma->rkey, FRWR_RIGHTS), -ENOENT);
+	KUNIT_EXPECT_EQ(test, rox_mr_register(f->dev, f->pd, ibmr->rkey, IB_ACCESS_REMOTE_WRITE),
+			-EINVAL);
+	KUNIT_EXPECT_EQ(test, rox_mr_register(f->dev, f->pd, ibmr->rkey, FRWR_RIGHTS), 0);
+	KUNIT_EXPECT_EQ(test, rox_mr_register(f->dev, f->pd, ibmr->rkey, FRWR_RIGHTS), -EINVAL);
+	KUNIT_EXPECT_EQ(test, rox_mr_invalidate(f->dev, other, ibmr->rkey), -ENOENT);
+	KUNIT_EXPECT_EQ(test, rox_mr_invalidate(f->dev, f->pd, ibmr->rkey ^ 1), -ENOENT);
+	KUNIT_EXPECT_EQ(test, rox_mr_invalidate(f->dev, f->pd, dma->rkey), -ENOENT);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, ibmr->rkey, ibmr->iova, 8, 0, true), 0);
+	dma->device->ops.dereg_mr(dma, NULL);
+	ibmr->device->ops.dereg_mr(ibmr, NULL);
+	ib_dealloc_pd(other);
+}
+
+/* While somebody is using the key nobody else can begin to, and the invalidate waits. */
+static void invalidate_ends_access(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_mr *user;
+	struct ib_mr *ibmr;
+	u8 *pages;
+
+	ibmr = frwr_of(test, &pages);
+	KUNIT_ASSERT_EQ(test, rox_mr_register(f->dev, f->pd, ibmr->rkey, FRWR_RIGHTS), 0);
+	user = rox_mr_get(f->dev, f->pd, ibmr->rkey, ibmr->iova, 8, 0, true);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(user));
+	KUNIT_EXPECT_EQ(test, rox_mr_invalidate(f->dev, f->pd, ibmr->rkey), -EBUSY);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, ibmr->rkey, ibmr->iova, 8, 0, true), -ENOENT);
+	rox_mr_put(user);
+	KUNIT_EXPECT_EQ(test, rox_mr_invalidate(f->dev, f->pd, ibmr->rkey), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, ibmr->rkey, ibmr->iova, 8, 0, true), -ENOENT);
+	/* And again by another key of the same region. */
+	KUNIT_EXPECT_EQ(test, rox_mr_register(f->dev, f->pd, ibmr->rkey ^ 0x55, FRWR_RIGHTS), 0);
+	KUNIT_EXPECT_EQ(test, get_error(test, f->pd, ibmr->rkey ^ 0x55, ibmr->iova, 8, 0, true), 0);
+	ibmr->device->ops.dereg_mr(ibmr, NULL);
+}
+
 static struct kunit_case rox_mr_map_cases[] = {
 	KUNIT_CASE_PARAM(map_gives_the_right_bytes, mr_layout_gen_params),
 	KUNIT_CASE(map_joins_neighbours_only),
@@ -163,6 +274,9 @@ static struct kunit_suite rox_mr_map_suite = {
 
 static struct kunit_case rox_mr_key_cases[] = {
 	KUNIT_CASE(key_is_checked),
+	KUNIT_CASE(registration_gives_access),
+	KUNIT_CASE(registration_is_checked),
+	KUNIT_CASE(invalidate_ends_access),
 	{}
 };
 
@@ -172,4 +286,5 @@ static struct kunit_suite rox_mr_key_suite = {
 	.exit = rox_fixture_exit,
 	.test_cases = rox_mr_key_cases,
 };
+
 kunit_test_suites(&rox_mr_map_suite, &rox_mr_key_suite);

@@ -10,41 +10,60 @@
 
 /* ---- ICRC ---- */
 
-/* Packets from their IP header on, with the ICRC that other implementations gave them. */
+/**
+ * struct known_icrc - a packet from its IP header on, with the ICRC that others gave it
+ * @name: what it is
+ * @ip: header, hexadecimal, as the others
+ * @udp: header
+ * @bth: header
+ * @rest: extended headers and payload
+ * @fill: bytes of payload that follow: 0, 0, 0, ... or, with @counts, 0, 1, 2, ...
+ * @counts: see @fill
+ * @icrc: as it stands in the packet
+ */
 struct known_icrc {
-	const char *name;
-	const char *hex;
-	unsigned int zeros;	/* bytes of 0 between @hex and @icrc */
+	const char *name, *ip, *udp, *bth, *rest;
+	unsigned int fill;
+	bool counts;
 	const char *icrc;
 };
 
 static const struct known_icrc known_icrcs[] = {
 	{
 		.name = "UC SEND_ONLY, pad 2",
-		.hex = "45010040047840004011b4d5c0a80007c0a80007c00012b7002caca22460ffff000000d3"
-		       "00cf17104630818be28935d90e9a95505401be885e500000",
+		.ip = "45010040047840004011b4d5c0a80007c0a80007",
+		.udp = "c00012b7002caca2",
+		.bth = "2460ffff000000d300cf1710",
+		.rest = "4630818be28935d90e9a95505401be885e500000",
 		.icrc = "78f353f3",
 	}, {
 		.name = "CNP of a ConnectX-4 Lx",
-		.hex = "45c2003c718c4000401191610a0011010a001201000012b7002800008100ffff40000118"
-		       "0000000000000000000000000000000000000000",
+		.ip = "45c2003c718c4000401191610a0011010a001201",
+		.udp = "000012b700280000",
+		.bth = "8100ffff4000011800000000",
+		.fill = 16,
 		.icrc = "82fd002a",
 	}, {
 		.name = "RC ACK",
-		.hex = "450000301111400040110000c0a80102c0a8010112b712b7001c00001100ffff00006ef6"
-		       "800000001f000001",
+		.ip = "450000301111400040110000c0a80102c0a80101",
+		.udp = "12b712b7001c0000",
+		.bth = "1100ffff00006ef680000000",
+		.rest = "1f000001",
 		.icrc = "64b5735f",
 	}, {
 		.name = "RC SEND_ONLY, 64 bytes",
-		.hex = "4500006c1111400040110000c0a80101c0a8010212b712b7005800000400ffff00002239"
-		       "80000000000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-		       "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f",
+		.ip = "4500006c1111400040110000c0a80101c0a80102",
+		.udp = "12b712b700580000",
+		.bth = "0400ffff0000223980000000",
+		.fill = 64,
+		.counts = true,
 		.icrc = "196312ba",
 	}, {
 		.name = "RC WRITE_MIDDLE, 64 bytes",
-		.hex = "4500006cd43100008011684d7f0000017f000001303912b7005809dc0700000100000003"
-		       "00000000",
-		.zeros = 64,
+		.ip = "4500006cd43100008011684d7f0000017f000001",
+		.udp = "303912b7005809dc",
+		.bth = "070000010000000300000000",
+		.fill = 64,
 		.icrc = "b9abf3bf",
 	},
 };
@@ -69,13 +88,20 @@ static u32 slow_crc32(u32 state, const u8 *data, size_t len)
 	return state;
 }
 
+/* Return: the bytes of @packet. */
 static size_t known_packet(struct kunit *test, const struct known_icrc *known, u8 *packet)
 {
-	size_t len = strlen(known->hex) / 2;
+	const char * const parts[] = { known->ip, known->udp, known->bth, known->rest ?: "" };
+	size_t len = 0, bytes;
+	unsigned int i;
 
-	KUNIT_ASSERT_EQ(test, hex2bin(packet, known->hex, len), 0);
-	memset(packet + len, 0, known->zeros);
-	return len + known->zeros;
+	for (i = 0; i < ARRAY_SIZE(parts); i++, len += bytes) {
+		bytes = strlen(parts[i]) / 2;
+		KUNIT_ASSERT_EQ(test, hex2bin(packet + len, parts[i], bytes), 0);
+	}
+	for (i = 0; i < known->fill; i++)
+		packet[len++] = known->counts ? i : 0;
+	return len;
 }
 
 static __le32 icrc_of_v4(const u8 *packet, size_t len, size_t step)
@@ -225,7 +251,7 @@ static const struct spec_op spec_ops[] = {
 	SPEC(RC_RDMA_READ_RESPONSE_LAST,	READ_RESP, ROX_EXT_AETH, "lp"),
 	SPEC(RC_RDMA_READ_RESPONSE_ONLY,	READ_RESP, ROX_EXT_AETH, "flp"),
 	SPEC(RC_ACKNOWLEDGE,			ACK, ROX_EXT_AETH, "fl"),
-	SPEC(RC_ATOMIC_ACKNOWLEDGE,		ATOMIC_ACK, ROX_EXT_AETH | ROX_EXT_ATOMIC_ACK, "fl"),
+	SPEC(RC_ATOMIC_ACKNOWLEDGE,	ATOMIC_ACK, ROX_EXT_AETH | ROX_EXT_ATOMIC_ACK, "fl"),
 	SPEC(RC_COMPARE_SWAP,			CMP_SWAP, ROX_EXT_ATOMIC, "qfl"),
 	SPEC(RC_FETCH_ADD,			FETCH_ADD, ROX_EXT_ATOMIC, "qfl"),
 	SPEC(UC_SEND_FIRST,			SEND, 0, "qfp"),
@@ -329,7 +355,9 @@ static void headers_survive(struct kunit *test)
 	const struct spec_op *op = test->param_value;
 	struct rox_ext_hdrs in = {
 		.reth = { 0x0102030405060708, 0x11121314, 0x21222324 },
-		.atomic = { 0x3132333435363738, 0x4142434445464748, 0x5152535455565758, 0x61626364 },
+		.atomic = {
+			0x3132333435363738, 0x4142434445464748, 0x5152535455565758, 0x61626364,
+		},
 		.deth = { 0x71727374, 0x818283 },
 		.aeth = { 0x91, 0xa1a2a3 },
 		.atomic_orig = 0xb1b2b3b4b5b6b7b8,
@@ -468,4 +496,5 @@ static struct kunit_suite rox_wire_suite = {
 	.name = "rox_wire",
 	.test_cases = rox_wire_cases,
 };
+
 kunit_test_suite(rox_wire_suite);

@@ -83,6 +83,7 @@ struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 ad
 
 	rcu_read_lock();
 	mr = rhashtable_lookup(&dev->mrs, &index, rox_mr_params);
+	/* What rox_mr_register() has set is read after its flag. */
 	if (!mr || READ_ONCE(mr->key) != key || !smp_load_acquire(&mr->valid))
 		err = -ENOENT;
 	else
