@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from roxvm.paths import BUILD, REPO
 
+from . import features
 from .results import Results
 
 # How a group runs: where ("host", "vm", or a card that joins two guests), the
@@ -236,4 +237,6 @@ def main(arguments):
             debug_ready = builder.submit(build_debug)
         runs = plan(options, kernels, debug_ready)
         results = list(pool.map(lambda run: run(values, output), runs))
+    if not options.quick:
+        results.append(features.judge(results))
     return finish(results, began)

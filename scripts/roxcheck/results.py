@@ -18,6 +18,7 @@ class Results:
     def __init__(self, group):
         self.group = group
         self.passed = 0
+        self.passed_names = []
         self.failed = []
         self.skipped = []
         self.running = {}               # guest -> the GoogleTest case under way
@@ -67,6 +68,7 @@ class Results:
     def _count(self, name, verdict):
         if verdict == "passed":
             self.passed += 1
+            self.passed_names.append(name)
         else:
             getattr(self, verdict).append(f"{self.group}: {name}")
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the README says that works, held against the cases that passed.
+
+tests/features.toml lists both: each feature with its proofs, "GROUP: PATTERN",
+where GROUP is a group or a group on one kernel ("verbs", "verbs 6.12") and
+PATTERN is a shell pattern of names of cases. The README's tables are made from
+that file (scripts/features).
+"""
+
+import tomllib
+from fnmatch import fnmatchcase
+
+from roxvm.paths import REPO
+
+from .results import Results
+
+SOURCE = REPO / "tests" / "features.toml"
+SERVICES = ("RC", "UC", "UD")
+
+
+def load():
+    with SOURCE.open("rb") as file:
+        return tomllib.load(file)
+
+
+def proofs_of(feature):
+    """All proofs of a feature; those of a service are under its name."""
+    proofs = list(feature.get("proof", []))
+    for service in SERVICES:
+        proofs += feature.get(service, [])
+    return proofs
+
+
+def split(proof):
+    group, _, pattern = proof.partition(": ")
+    return group.split(), pattern
+
+
+def runs_of(proof, results):
+    """The runs that a proof is about: those of its group, on its kernel if it names one."""
+    words, _ = split(proof)
+    return [r for r in results if r.group.split()[0] == words[0]
+            and set(words) <= set(r.group.split()) and "debug" not in r.group.split()]
+
+
+def amiss(proof, run):
+    """Why a run does not prove it; None if it does."""
+    _, pattern = split(proof)
+    if any(fnmatchcase(name, pattern) for name in run.passed_names):
+        bad = [text for text in run.failed + run.skipped
+               if fnmatchcase(text.partition(": ")[2], pattern)]
+        return f"did not pass: {bad[0]}" if bad else None
+    return f"no case of {run.group} that passed is called {pattern}"
+
+
+def judge(results):
+    """One case a feature, of those whose proofs were all looked for in this run."""
+    verdict = Results("features")
+    for feature in load()["feature"]:
+        runs = {proof: runs_of(proof, results) for proof in proofs_of(feature)}
+        if not all(runs.values()):
+            continue
+        reasons = [reason for proof, of in runs.items() for run in of
+                   if (reason := amiss(proof, run))]
+        if reasons:
+            verdict.fail(f"{feature['name']}: {reasons[0]}")
+        else:
+            verdict.passed += 1
+    return verdict
+
+
+# -- the README's tables -----------------------------------------------------
+
+def service_rows(features):
+    yield "| | " + " | ".join(SERVICES) + " |"
+    yield "|---|" + "---|" * len(SERVICES)
+    for feature in features:
+        if any(service in feature for service in SERVICES):
+            marks = ("yes" if service in feature else "-" for service in SERVICES)
+            yield f"| {feature['name']} | {' | '.join(marks)} |"
+
+
+def plain_rows(features):
+    yield "| | |"
+    yield "|---|---|"
+    for feature in features:
+        if "what" in feature:
+            yield f"| {feature['name']} | {feature['what']} |"
+
+
+def tables():
+    features = load()["feature"]
+    return "\n".join([*service_rows(features), "", *plain_rows(features)])
