@@ -96,22 +96,24 @@ TEST_F(TraceCore, RetriesAreSeenWithTheirCause)
     Trace trace;
     a.qp->post(SendWr::send({near.sge(0, 100)}).id(1));
     EXPECT_TRUE(eventually([&] {
-        return trace.count("rox_retry", {is_now("qpn", a.qp->number()), "RNR"}) > 0;
+        return trace.count("rox_retry", {is_now("qpn", a.qp->number()), "cause=RNR"}) > 0;
     }));
     b.qp->post_recv(2, {far.sge(0, 100)});
     EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND));
 }
 
-/// A counter of the port, as `rdma statistic show` reads it. Fresh: the core keeps values for 10
-/// ms.
+/// A counter of the port. Fresh: the core keeps values for 10 ms.
 std::uint64_t counter(const End &end, const std::string &name)
 {
     std::string output;
     std::this_thread::sleep_for(15ms);
-    const std::string path = "/sys/class/infiniband/" + end.context.name() +
-                             "/ports/1/hw_counters/" + name;
-    check(shell("cat " + path, &output), ("read " + path).c_str());
-    return std::stoull(output);
+    check(shell("rdma -j statistic show link " + end.context.name() + "/1", &output),
+          "rdma statistic");
+    const std::string key = "\"" + name + "\":";
+    const std::size_t at = output.find(key);
+    if (at == std::string::npos)
+        fail("no counter " + name + " in: " + output);
+    return std::stoull(output.substr(at + key.size()));
 }
 
 /// What a counter has gained since this was made.
