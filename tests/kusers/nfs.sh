@@ -1,0 +1,131 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# NFS over RDMA: svcrdma exports a tmpfs, xprtrdma mounts it. Sourced by tests/kusers/run.
+
+NFS_EXPORT=/srv/rox-export
+NFS_MOUNT=/mnt/rox-nfs
+NFS_PORT=20049
+
+# mountd answers MOUNT of version 3 and the kernel's questions about exports; rpcbind is where
+# version 3 asks for mountd. No other daemon of the packages runs. The export is version 4's root
+# (fsid=0): the guest's own root is an overlay, which cannot be exported.
+nfs_server_start() {
+	mkdir -p "$NFS_EXPORT" /run/rpcbind && mount -t tmpfs -o size=512M tmpfs "$NFS_EXPORT" &&
+		ip link set lo up && modprobe -a nfsd rpcrdma &&
+		{ mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd; } &&
+		rpcbind -w && rpc.mountd &&
+		exportfs -o rw,no_root_squash,insecure,no_subtree_check,fsid=0 "*:$NFS_EXPORT" &&
+		rpc.nfsd --lease-time 10 --grace-time 10 --rdma="$NFS_PORT" 4
+}
+
+nfs_server_stop() {
+	rpc.nfsd 0 && exportfs -ua && exportfs -f || return
+	kill "$(pidof rpc.mountd)" "$(pidof rpcbind)"
+	wait_until 20 umount "$NFS_EXPORT" && umount /proc/fs/nfsd && wait_until 20 modprobe -r nfsd
+}
+
+nfs_mount() {
+	local path=/
+	[[ $2 == 3 ]] && path=$NFS_EXPORT
+	mkdir -p "$NFS_MOUNT" && run_limited 40 mount -t nfs -o \
+		"rdma,port=$NFS_PORT,vers=$2,nolock,timeo=50" "$1:$path" "$NFS_MOUNT" || return
+	nfs_mounted "$2"
+}
+
+# Without it a test would be one of the folder below.
+nfs_mounted() {
+	grep " $NFS_MOUNT nfs.*[ ,]vers=$1,.*proto=rdma" /proc/mounts || { echo "not mounted"; return 1; }
+}
+
+nfs_original() {
+	[[ -e $ROX_TMP/nfs-original ]] || head -c 24M /dev/urandom >"$ROX_TMP/nfs-original"
+}
+
+# What is compared comes from the server: the client's pages are dropped first.
+nfs_same() {
+	echo 3 >/proc/sys/vm/drop_caches
+	cmp "$ROX_TMP/nfs-original" "$1"
+}
+
+nfs_files() {
+	nfs_mounted "$1" && nfs_original && run_limited 60 cp "$ROX_TMP/nfs-original" "$NFS_MOUNT/copy" &&
+		run_limited 60 sync -f "$NFS_MOUNT/copy" && nfs_same "$NFS_MOUNT/copy" &&
+		run_limited 60 dd if="$ROX_TMP/nfs-original" of="$NFS_MOUNT/direct" bs=1000000 \
+			oflag=direct status=none && nfs_same "$NFS_MOUNT/direct" &&
+		rm "$NFS_MOUNT/copy" "$NFS_MOUNT/direct"
+}
+
+# Long directory listings and long links go in reply chunks and inline parts of all sizes.
+nfs_names() {
+	local i name
+	nfs_mounted "$1" && mkdir "$NFS_MOUNT/names" || return
+	for i in {1..200}; do
+		printf -v name '%0*d' $((i + 20)) "$i"
+		ln -s "$name" "$NFS_MOUNT/names/$name" || return
+	done
+	echo 3 >/proc/sys/vm/drop_caches
+	[[ $(find "$NFS_MOUNT/names" -type l | wc -l) == 200 ]] || return
+	for name in "$NFS_MOUNT"/names/*; do
+		[[ $(readlink "$name") == "${name##*/}" ]] || return
+	done
+	rm -r "$NFS_MOUNT/names"
+}
+
+nfs_parallel() {
+	local i pids=() status=0
+	nfs_mounted "$1" && nfs_original || return
+	for i in 1 2 3 4; do
+		(cp "$ROX_TMP/nfs-original" "$NFS_MOUNT/p$i" && sync -f "$NFS_MOUNT/p$i") &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do wait "$i" || status=1; done
+	for i in 1 2 3 4; do nfs_same "$NFS_MOUNT/p$i" || status=1; done
+	rm "$NFS_MOUNT"/p?
+	return $status
+}
+
+nfs_fio() {
+	nfs_mounted "$1" || return
+	run_limited 120 fio --name=verify --directory="$NFS_MOUNT" --direct=1 --ioengine=libaio \
+		--iodepth=8 --numjobs=2 --rw=randrw --bsrange=512-256k --size=16M --verify=crc32c \
+		--verify_fatal=1 --do_verify=1 --output-format=terse >"$ROX_TMP/fio.out" 2>&1 ||
+		{ tail -n 20 "$ROX_TMP/fio.out"; return 1; }
+	rm "$NFS_MOUNT"/verify.*
+}
+
+# A hard mount waits for its device to come back and then goes on where it was.
+nfs_link_lost() {
+	local copy
+	nfs_mounted 4.2 && nfs_original || return
+	(for _ in 1 2 3; do
+		cp "$ROX_TMP/nfs-original" "$NFS_MOUNT/lost" && sync -f "$NFS_MOUNT/lost" || exit
+	done) &
+	copy=$!
+	sleep 1
+	kill -0 "$copy" || { echo "the copy was over before the link went"; return 1; }
+	run_limited 60 rdma link delete rox0 || return
+	kill -0 "$copy" || { echo "the copy did not wait for the link"; return 1; }
+	link_up && wait_until 90 nfs_copy_ended "$copy" && wait "$copy" &&
+		nfs_same "$NFS_MOUNT/lost" && rm "$NFS_MOUNT/lost"
+}
+
+nfs_copy_ended() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+nfs_tests() {
+	local address=$1 version
+	tap_run "NFS: modules" modprobe -a rpcrdma nfs
+	for version in 3 4.2; do
+		tap_run "NFS $version: mount" nfs_mount "$address" "$version"
+		tap_run "NFS $version: copy, compare" nfs_files "$version"
+		tap_run "NFS $version: names and links" nfs_names "$version"
+		tap_run "NFS $version: four copies at once" nfs_parallel "$version"
+		tap_run "NFS $version: fio with verify" nfs_fio "$version"
+		tap_run "NFS $version: umount" run_limited 40 umount "$NFS_MOUNT"
+	done
+	tap_run "NFS 4.2: mount again" nfs_mount "$address" 4.2
+	tap_run "NFS 4.2: link deleted and added while copying" nfs_link_lost
+	tap_run "NFS 4.2: umount at the end" run_limited 40 umount "$NFS_MOUNT"
+}
