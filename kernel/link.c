@@ -107,11 +107,28 @@ static void rox_dealloc_driver(struct ib_device *ibdev)
 	rox_dev_free(dev);
 }
 
+/*
+ * The core knows the netdev anyway, but SMC-R of 6.1 asks the driver. Of a netdev
+ * that is a VLAN it is told the one below, see rox_vlan_add_gid().
+ */
+static struct net_device *rox_get_netdev(struct ib_device *ibdev, u32 port)
+{
+	struct net_device *ndev = to_rox_dev(ibdev)->ndev;
+
+	if (READ_ONCE(ndev->reg_state) != NETREG_REGISTERED)
+		return NULL;
+	if (is_vlan_dev(ndev))
+		ndev = vlan_dev_real_dev(ndev);
+	dev_hold(ndev);
+	return ndev;
+}
+
 static const struct ib_device_ops rox_link_dev_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = (enum rdma_driver_id)ROX_DRIVER_ID,
 	.uverbs_abi_ver = ROX_ABI_VERSION,
 	.dealloc_driver = rox_dealloc_driver,
+	.get_netdev = rox_get_netdev,
 };
 
 /* ---- a VLAN as the netdev ---- */
@@ -121,17 +138,6 @@ static const struct ib_device_ops rox_link_dev_ops = {
  * but not those of a netdev that is a VLAN itself. So it is told the netdev
  * below, and all addresses but the VLAN's are refused.
  */
-static struct net_device *rox_vlan_get_netdev(struct ib_device *ibdev, u32 port)
-{
-	struct net_device *ndev = to_rox_dev(ibdev)->ndev;
-
-	if (READ_ONCE(ndev->reg_state) != NETREG_REGISTERED)
-		return NULL;
-	ndev = vlan_dev_real_dev(ndev);
-	dev_hold(ndev);
-	return ndev;
-}
-
 static int rox_vlan_add_gid(const struct ib_gid_attr *attr, void **context)
 {
 	return rcu_access_pointer(attr->ndev) == to_rox_dev(attr->device)->ndev ? 0 : -EINVAL;
@@ -143,7 +149,6 @@ static int rox_vlan_del_gid(const struct ib_gid_attr *attr, void **context)
 }
 
 static const struct ib_device_ops rox_vlan_dev_ops = {
-	.get_netdev = rox_vlan_get_netdev,
 	.add_gid = rox_vlan_add_gid,
 	.del_gid = rox_vlan_del_gid,
 };
