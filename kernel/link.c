@@ -91,6 +91,7 @@ static void rox_dev_free(struct rox_dev *dev)
 	rox_net_detach(dev);
 	rox_mr_table_destroy(dev);
 	rox_ah_table_destroy(dev);
+	rox_xsrq_table_destroy(dev);
 	rox_mcast_exit(dev);
 	free_percpu(dev->counters);
 	netdev_put(dev->ndev, &dev->ndev_tracker);
@@ -204,6 +205,7 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 	INIT_WORK(&dev->rescan_work, rox_rescan_work);
 	spin_lock_init(&dev->port_lock);
 	rox_ah_table_init(dev);
+	rox_xsrq_table_init(dev);
 	rox_mcast_init(dev);
 	dev->ndev = ndev;
 

@@ -56,6 +56,8 @@ struct rox_qp_slot;
  * @mrs: struct rox_mr by key index (RCU)
  * @ahs: struct rox_ah by index (RCU)
  * @ah_next: where the search for a free index begins
+ * @xsrqs: struct rox_xsrq by number (RCU)
+ * @xsrq_next: where the search for a free number begins
  * @gsi_qp: slot of QP1, or NULL (RCU)
  * @counters: per-CPU event counters (observe/observe.h)
  * @port_lock: protects @port_up and @mtu
@@ -85,6 +87,8 @@ struct rox_dev {
 	struct rhashtable mrs;
 	struct xarray ahs;
 	u32 ah_next;
+	struct xarray xsrqs;
+	u32 xsrq_next;
 	struct rox_qp_slot __rcu *gsi_qp;
 
 	struct rox_counters __percpu *counters;

@@ -77,6 +77,7 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
     ops.alloc_pd = alloc_pd;
     ops.alloc_td = alloc_td;
     ops.attach_mcast = rdmacore::ibv_cmd_attach_mcast;
+    ops.close_xrcd = close_xrcd;
     ops.create_ah = create_ah;
     ops.create_cq = create_cq;
     ops.create_cq_ex = create_cq_ex;
@@ -93,8 +94,11 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
     ops.destroy_srq = destroy_srq;
     ops.detach_mcast = rdmacore::ibv_cmd_detach_mcast;
     ops.free_context = free_context;
+    ops.get_srq_num = get_srq_num;
     ops.modify_qp = modify_qp;
     ops.modify_srq = modify_srq;
+    ops.open_qp = open_qp;
+    ops.open_xrcd = open_xrcd;
     ops.poll_cq = poll_cq;
     ops.post_recv = post_recv;
     ops.post_send = post_send;

@@ -71,6 +71,10 @@ struct Cq : HeapObject {
     static Cq *of(ibv_cq_ex *cq) { return object_of<Cq>(cq); }
 };
 
+struct Xrcd : HeapObject {
+    rdmacore::verbs_xrcd vxrcd;
+};
+
 struct Srq : HeapObject {
     rdmacore::verbs_srq vsrq;
     RecvQueue queue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Protection domains with their thread and parent domains, memory regions and
- * address handles: objects without rings.
+ * Protection domains with their thread and parent domains, XRC domains, memory
+ * regions and address handles: objects without rings.
  */
 #include "message.hpp"
 #include "objects.hpp"
@@ -55,6 +55,34 @@ int dealloc_pd(ibv_pd *ibpd)
         return error;
     }
     delete pd;
+    return 0;
+}
+
+ibv_xrcd *open_xrcd(ibv_context *context, ibv_xrcd_init_attr *attr)
+{
+    std::unique_ptr<Xrcd> xrcd = make_object<Xrcd>();
+    rdmacore::open_xrcd_cmd cmd = {};
+    ib_uverbs_open_xrcd_resp resp = {};
+
+    if (!xrcd) {
+        return nullptr;
+    }
+    if (const int error = rdmacore::ibv_cmd_open_xrcd(context, &xrcd->vxrcd, sizeof(xrcd->vxrcd),
+                                                      attr, &cmd, sizeof(cmd), &resp, sizeof(resp));
+        error != 0) {
+        return failed(error);
+    }
+    return &xrcd.release()->vxrcd.xrcd;
+}
+
+int close_xrcd(ibv_xrcd *ibxrcd)
+{
+    Xrcd *xrcd = object_of<Xrcd>(ibxrcd);
+
+    if (const int error = rdmacore::ibv_cmd_close_xrcd(&xrcd->vxrcd); error != 0) {
+        return error;
+    }
+    delete xrcd;
     return 0;
 }
 

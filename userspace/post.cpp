@@ -113,6 +113,11 @@ void wr_set_ud_addr(ibv_qp_ex *qp, ibv_ah *ah, uint32_t remote_qpn, uint32_t rem
     Qp::of(qp)->sq.set_ud(ah, remote_qpn, remote_qkey);
 }
 
+void wr_set_xrc_srqn(ibv_qp_ex *qp, uint32_t remote_srqn)
+{
+    Qp::of(qp)->sq.set_xrc_srqn(remote_srqn);
+}
+
 void wr_set_inline_data(ibv_qp_ex *qp, void *addr, size_t length)
 {
     const std::array<ibv_data_buf, 1> buffer = {{{.addr = addr, .length = length}}};
@@ -164,7 +169,8 @@ uint64_t supported_send_ops(ibv_qp_type type)
                                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
     switch (type) {
-    case IBV_QPT_RC: return sends | writes | fetches;
+    case IBV_QPT_RC:
+    case IBV_QPT_XRC_SEND: return sends | writes | fetches;
     case IBV_QPT_UC: return sends | writes;
     case IBV_QPT_UD: return sends;
     default: return 0;
@@ -197,6 +203,7 @@ void set_send_functions(ibv_qp_ex &qp, uint64_t send_ops)
         qp.wr_send_imm = wr_send_imm;
     }
     qp.wr_set_ud_addr = wr_set_ud_addr;
+    qp.wr_set_xrc_srqn = wr_set_xrc_srqn;
     qp.wr_set_inline_data = wr_set_inline_data;
     qp.wr_set_inline_data_list = wr_set_inline_data_list;
     qp.wr_set_sge = wr_set_sge;

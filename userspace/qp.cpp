@@ -52,16 +52,49 @@ int adopt_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer,
     return 0;
 }
 
+/* An XRC target belongs to an XRC domain, all others to a protection domain. */
+bool has_domain(const ibv_qp_init_attr_ex &attr)
+{
+    if (attr.qp_type == IBV_QPT_XRC_RECV) {
+        return (attr.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 && attr.xrcd != nullptr;
+    }
+    return (attr.comp_mask & IBV_QP_INIT_ATTR_PD) != 0 && attr.pd != nullptr;
+}
+
+/*
+ * What the kernel's QP does not have the program's must not name: nothing keeps
+ * those objects alive. The receives of XRC are the SRQs' own.
+ */
+void strip_xrc(ibv_qp_init_attr_ex &attr)
+{
+    if (attr.qp_type != IBV_QPT_XRC_SEND && attr.qp_type != IBV_QPT_XRC_RECV) {
+        return;
+    }
+    attr.recv_cq = nullptr;
+    attr.srq = nullptr;
+    if (attr.qp_type == IBV_QPT_XRC_RECV) {
+        attr.comp_mask &= ~uint32_t{IBV_QP_INIT_ATTR_PD};
+        attr.send_cq = nullptr;
+        attr.pd = nullptr;
+    }
+}
+
+/* Completions of its own lead back to every QP but XRC targets, which may be other processes'. */
+bool is_in_table(const ibv_qp &qp)
+{
+    return qp.qp_type != IBV_QPT_XRC_RECV;
+}
+
 /* 0 or the errno that refuses what the program asks for. */
 int check_attr(const ibv_qp_init_attr_ex &attr)
 {
-    constexpr uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-                                   IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    constexpr uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                                   IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
     if ((attr.comp_mask & ~supported) != 0) {
         return EOPNOTSUPP;
     }
-    if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) {
+    if (!has_domain(attr)) {
         return EINVAL;
     }
     if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0) {
@@ -76,24 +109,30 @@ int check_attr(const ibv_qp_init_attr_ex &attr)
         (attr.send_ops_flags & ~supported_send_ops(attr.qp_type)) != 0) {
         return EOPNOTSUPP;
     }
-    return attr.send_cq != nullptr && attr.recv_cq != nullptr ? 0 : EINVAL;
+    switch (attr.qp_type) {
+    case IBV_QPT_XRC_RECV: return 0;
+    case IBV_QPT_XRC_SEND: return attr.send_cq != nullptr ? 0 : EINVAL;
+    default: return attr.send_cq != nullptr && attr.recv_cq != nullptr ? 0 : EINVAL;
+    }
 }
 
-Qp *create(ibv_context *context, ibv_qp_init_attr_ex &attr)
+Qp *create(ibv_context *context, ibv_qp_init_attr_ex &wanted)
 {
     std::unique_ptr<Qp> qp = make_object<Qp>();
+    ibv_qp_init_attr_ex attr = wanted;
     rdmacore::create_qp_ex_cmd cmd = {};
     CreateResp resp;
 
     if (!qp) {
         return nullptr;
     }
+    strip_xrc(attr);
     int error = rdmacore::ibv_cmd_create_qp_ex2(context, &qp->vqp, &attr, &cmd, sizeof(cmd),
                                                 resp.core(), resp.size());
 
     if (error == 0) {
         error = adopt_rings(*qp, context->cmd_fd, resp.driver, attr);
-        if (error == 0) {
+        if (error == 0 && is_in_table(qp->vqp.qp)) {
             error = Context::of(context)->qps->insert(qp->vqp.qp.qp_num, qp.get());
         }
         if (error != 0) {
@@ -104,7 +143,10 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &attr)
         errno = error;
         return nullptr;
     }
-    Pd::of(attr.pd)->users++;
+    wanted.cap = attr.cap;
+    if (attr.pd != nullptr) {
+        Pd::of(attr.pd)->users++;
+    }
     if (is_single_threaded(attr.pd)) {
         qp->sq.lock().elide();
         qp->rq.lock().elide();
@@ -179,6 +221,25 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr)
     return &qp->vqp.qp;
 }
 
+/* Another handle on an XRC target that somebody else has created. */
+ibv_qp *open_qp(ibv_context *context, ibv_qp_open_attr *attr)
+{
+    std::unique_ptr<Qp> qp = make_object<Qp>();
+    rdmacore::open_qp_cmd cmd = {};
+    ib_uverbs_create_qp_resp resp = {};
+
+    if (!qp) {
+        return nullptr;
+    }
+    if (const int error = rdmacore::ibv_cmd_open_qp(context, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
+                                                    sizeof(cmd), &resp, sizeof(resp));
+        error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    return &qp.release()->vqp.qp;
+}
+
 int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask)
 {
     Qp *qp = Qp::of(ibqp);
@@ -221,8 +282,12 @@ int destroy_qp(ibv_qp *qp)
     }
     /* From here on no poll finds the QP. */
     purge_cqs(*qp);
-    Context::of(qp->context)->qps->remove(qp->qp_num);
-    Pd::of(qp->pd)->users--;
+    if (is_in_table(*qp)) {
+        Context::of(qp->context)->qps->remove(qp->qp_num);
+    }
+    if (qp->pd != nullptr) {
+        Pd::of(qp->pd)->users--;
+    }
     delete Qp::of(qp);
     return 0;
 }

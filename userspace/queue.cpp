@@ -106,6 +106,18 @@ void SendQueue::set_ud(const ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qk
     current()->wr.ud.remote_qkey = remote_qkey;
 }
 
+void SendQueue::set_xrc_srqn(uint32_t remote_srqn)
+{
+    if (slot_ == nullptr) {
+        return;
+    }
+    if (limits_.type != IBV_QPT_XRC_SEND) {
+        batch_error_ = EINVAL;
+        return;
+    }
+    current()->xrc_srqn = remote_srqn;
+}
+
 void SendQueue::set_sges(std::span<const ibv_sge> list)
 {
     if (slot_ != nullptr && put_sge_list(slot_, list, limits_) != 0) {

@@ -24,10 +24,58 @@ int adopt_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t 
     if (!map.holds(offer.rq, recv_header_size + max_sge * sizeof(rox_sge))) {
         return EPROTO;
     }
-    srq.queue.attach(RingView(map.base(), offer.rq), max_wr, max_sge,
-                     RecvQueue::Kind::shared);
+    srq.queue.attach(RingView(map.base(), offer.rq), max_wr, max_sge, RecvQueue::Kind::shared);
     srq.map.swap(map);
     return 0;
+}
+
+/* Maps the ring of an SRQ that the kernel has created, or undoes that. 0 or a value of errno. */
+int complete(Srq &srq, ibv_pd *pd, const rox_create_srq_resp &offer, const ibv_srq_attr &attr)
+{
+    const int error = adopt_ring(srq, pd->context->cmd_fd, offer, attr.max_wr, attr.max_sge);
+
+    if (error != 0) {
+        rdmacore::ibv_cmd_destroy_srq(&srq.vsrq.srq);
+        return error;
+    }
+    srq.queue.set_accepting(true);
+    srq.vsrq.srq.pd = pd;
+    Pd::of(pd)->users++;
+    if (is_single_threaded(pd)) {
+        srq.queue.lock().elide();
+    }
+    return 0;
+}
+
+ibv_srq *finish(std::unique_ptr<Srq> srq, int error)
+{
+    if (error != 0) {
+        errno = error;
+        return nullptr;
+    }
+    return &srq.release()->vsrq.srq;
+}
+
+ibv_srq *create_xrc_srq(ibv_context *context, ibv_srq_init_attr_ex *attr)
+{
+    constexpr uint32_t needed = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    std::unique_ptr<Srq> srq = make_object<Srq>();
+    rdmacore::create_xsrq_cmd cmd = {};
+    Message<ib_uverbs_create_srq_resp, rox_create_srq_resp> resp;
+
+    if (!srq) {
+        return nullptr;
+    }
+    if ((attr->comp_mask & needed) != needed || attr->xrcd == nullptr || attr->cq == nullptr) {
+        return finish(nullptr, EINVAL);
+    }
+    int error = rdmacore::ibv_cmd_create_srq_ex(context, &srq->vsrq, attr, &cmd, sizeof(cmd),
+                                                resp.core(), resp.size());
+
+    if (error == 0) {
+        error = complete(*srq, attr->pd, resp.driver, attr->attr);
+    }
+    return finish(std::move(srq), error);
 }
 
 } // namespace
@@ -45,33 +93,20 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
                                              resp.core(), resp.size());
 
     if (error == 0) {
-        error = adopt_ring(*srq, pd->context->cmd_fd, resp.driver, attr->attr.max_wr,
-                           attr->attr.max_sge);
-        if (error != 0) {
-            rdmacore::ibv_cmd_destroy_srq(&srq->vsrq.srq);
-        }
+        error = complete(*srq, pd, resp.driver, attr->attr);
     }
-    if (error != 0) {
-        errno = error;
-        return nullptr;
-    }
-    srq->vsrq.srq_num = resp.driver.srq_num;
-    srq->queue.set_accepting(true);
-    srq->vsrq.srq.pd = pd;
-    Pd::of(pd)->users++;
-    if (is_single_threaded(pd)) {
-        srq->queue.lock().elide();
-    }
-    return &srq.release()->vsrq.srq;
+    return finish(std::move(srq), error);
 }
 
-/* Only basic SRQs; the public part is filled in as ibv_create_srq() does it. */
+/* Basic and XRC SRQs; the public part is filled in as ibv_create_srq() does it. */
 ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr)
 {
-    constexpr uint32_t supported = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    constexpr uint32_t supported = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+                                   IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type
+                                                                              : IBV_SRQT_BASIC;
 
-    if ((attr->comp_mask & ~supported) != 0 ||
-        ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type != IBV_SRQT_BASIC)) {
+    if ((attr->comp_mask & ~supported) != 0 || (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC)) {
         errno = EOPNOTSUPP;
         return nullptr;
     }
@@ -81,15 +116,30 @@ ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr)
     }
 
     ibv_srq_init_attr basic = {.srq_context = attr->srq_context, .attr = attr->attr};
-    ibv_srq *srq = create_srq(attr->pd, &basic);
+    ibv_srq *srq = type == IBV_SRQT_XRC ? create_xrc_srq(context, attr)
+                                        : create_srq(attr->pd, &basic);
 
     if (srq != nullptr) {
         srq->context = context;
         srq->srq_context = attr->srq_context;
         srq->pd = attr->pd;
-        attr->attr = basic.attr;
+        if (type == IBV_SRQT_BASIC) {
+            attr->attr = basic.attr;
+        }
     }
     return srq;
+}
+
+/* Only XRC SRQs have a number. */
+int get_srq_num(ibv_srq *ibsrq, uint32_t *srq_num)
+{
+    const Srq *srq = Srq::of(ibsrq);
+
+    if (srq->vsrq.srq_type != IBV_SRQT_XRC) {
+        return EINVAL;
+    }
+    *srq_num = srq->vsrq.srq_num;
+    return 0;
 }
 
 /*

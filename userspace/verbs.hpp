@@ -20,6 +20,8 @@ namespace rox {
 /* pd.cpp */
 ibv_pd *alloc_pd(ibv_context *context);
 int dealloc_pd(ibv_pd *pd);
+ibv_xrcd *open_xrcd(ibv_context *context, ibv_xrcd_init_attr *attr);
+int close_xrcd(ibv_xrcd *xrcd);
 ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr);
 int dealloc_td(ibv_td *td);
 ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr);
@@ -48,6 +50,7 @@ void set_poll_functions(ibv_cq_ex &cq, uint64_t wc_flags);
 /* srq.cpp */
 ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr);
 ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr);
+int get_srq_num(ibv_srq *srq, uint32_t *srq_num);
 int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask);
 int query_srq(ibv_srq *srq, ibv_srq_attr *attr);
 int destroy_srq(ibv_srq *srq);
@@ -56,6 +59,7 @@ int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
 /* qp.cpp */
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr);
 ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr);
+ibv_qp *open_qp(ibv_context *context, ibv_qp_open_attr *attr);
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask);
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr);
 int destroy_qp(ibv_qp *qp);

@@ -32,7 +32,8 @@ constexpr unsigned int send_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEN
 constexpr uint32_t legal_opcodes(ibv_qp_type type)
 {
     switch (type) {
-    case IBV_QPT_RC: return send_opcodes | write_opcodes | fetch_opcodes;
+    case IBV_QPT_RC:
+    case IBV_QPT_XRC_SEND: return send_opcodes | write_opcodes | fetch_opcodes;
     case IBV_QPT_UC: return send_opcodes | write_opcodes;
     case IBV_QPT_UD: return send_opcodes;
     default: return 0;
@@ -162,6 +163,9 @@ int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits
     wqe.opcode = wr.opcode;
     wqe.send_flags = wr.send_flags;
     wqe.ex.imm_data = wr.imm_data;
+    if (limits.type == IBV_QPT_XRC_SEND) {
+        wqe.xrc_srqn = wr.qp_type.xrc.remote_srqn;
+    }
     if (const int error = put_operation(wqe, wr, limits.type); error != 0) {
         return error;
     }

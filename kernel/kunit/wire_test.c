@@ -219,7 +219,7 @@ static void crc_of_any_length(struct kunit *test)
 
 /* ---- opcodes ---- */
 
-/* What the specification has for an opcode: IBTA volume 1, tables 38 and 39. */
+/* What the specification has for an opcode: IBTA volume 1, tables 38 and 39, annex A14. */
 struct spec_op {
 	u8 opcode;
 	enum rox_op_kind kind;
@@ -229,6 +229,17 @@ struct spec_op {
 
 #define SPEC(_op, _kind, _ext, _flags) \
 	{ .opcode = IB_OPCODE_##_op, .kind = ROX_KIND_##_kind, .ext = (_ext), .flags = (_flags) }
+
+/* The kernel's headers do not know XRC: the service's bits and RC's numbers. Requests name an SRQ. */
+#define XRC_ANSWER(_op, _kind, _ext, _flags) {			\
+	.opcode = 0xa0 | IB_OPCODE_##_op,			\
+	.kind = ROX_KIND_##_kind,				\
+	.ext = (_ext),						\
+	.flags = (_flags),					\
+}
+
+#define XRC_SPEC(_op, _kind, _ext, _flags) \
+	XRC_ANSWER(_op, _kind, (_ext) | ROX_EXT_XRC, _flags)
 
 static const struct spec_op spec_ops[] = {
 	SPEC(RC_SEND_FIRST,			SEND, 0, "qfp"),
@@ -268,6 +279,29 @@ static const struct spec_op spec_ops[] = {
 	SPEC(UC_RDMA_WRITE_ONLY_WITH_IMMEDIATE,	WRITE, ROX_EXT_RETH | ROX_EXT_IMM, "qflpr"),
 	SPEC(UD_SEND_ONLY,			SEND, ROX_EXT_DETH, "qflpr"),
 	SPEC(UD_SEND_ONLY_WITH_IMMEDIATE,	SEND, ROX_EXT_DETH | ROX_EXT_IMM, "qflpr"),
+	XRC_SPEC(SEND_FIRST,			SEND, 0, "qfp"),
+	XRC_SPEC(SEND_MIDDLE,			SEND, 0, "qp"),
+	XRC_SPEC(SEND_LAST,			SEND, 0, "qlpr"),
+	XRC_SPEC(SEND_LAST_WITH_IMMEDIATE,	SEND, ROX_EXT_IMM, "qlpr"),
+	XRC_SPEC(SEND_ONLY,			SEND, 0, "qflpr"),
+	XRC_SPEC(SEND_ONLY_WITH_IMMEDIATE,	SEND, ROX_EXT_IMM, "qflpr"),
+	XRC_SPEC(SEND_LAST_WITH_INVALIDATE,	SEND, ROX_EXT_IETH, "qlpr"),
+	XRC_SPEC(SEND_ONLY_WITH_INVALIDATE,	SEND, ROX_EXT_IETH, "qflpr"),
+	XRC_SPEC(RDMA_WRITE_FIRST,		WRITE, ROX_EXT_RETH, "qfp"),
+	XRC_SPEC(RDMA_WRITE_MIDDLE,		WRITE, 0, "qp"),
+	XRC_SPEC(RDMA_WRITE_LAST,		WRITE, 0, "qlp"),
+	XRC_SPEC(RDMA_WRITE_LAST_WITH_IMMEDIATE, WRITE, ROX_EXT_IMM, "qlpr"),
+	XRC_SPEC(RDMA_WRITE_ONLY,		WRITE, ROX_EXT_RETH, "qflp"),
+	XRC_SPEC(RDMA_WRITE_ONLY_WITH_IMMEDIATE, WRITE, ROX_EXT_RETH | ROX_EXT_IMM, "qflpr"),
+	XRC_SPEC(RDMA_READ_REQUEST,		READ_REQ, ROX_EXT_RETH, "qfl"),
+	XRC_SPEC(COMPARE_SWAP,			CMP_SWAP, ROX_EXT_ATOMIC, "qfl"),
+	XRC_SPEC(FETCH_ADD,			FETCH_ADD, ROX_EXT_ATOMIC, "qfl"),
+	XRC_ANSWER(RDMA_READ_RESPONSE_FIRST,	READ_RESP, ROX_EXT_AETH, "fp"),
+	XRC_ANSWER(RDMA_READ_RESPONSE_MIDDLE,	READ_RESP, 0, "p"),
+	XRC_ANSWER(RDMA_READ_RESPONSE_LAST,	READ_RESP, ROX_EXT_AETH, "lp"),
+	XRC_ANSWER(RDMA_READ_RESPONSE_ONLY,	READ_RESP, ROX_EXT_AETH, "flp"),
+	XRC_ANSWER(ACKNOWLEDGE,			ACK, ROX_EXT_AETH, "fl"),
+	XRC_ANSWER(ATOMIC_ACKNOWLEDGE,	ATOMIC_ACK, ROX_EXT_AETH | ROX_EXT_ATOMIC_ACK, "fl"),
 	{ .opcode = 0x81, .kind = ROX_KIND_CNP, .flags = "fl" },
 };
 
@@ -292,7 +326,7 @@ static u8 spec_flags(const char *letters)
 /* IBTA volume 1, 9.3: bytes of each extended header, in the order of enum rox_ext. */
 static unsigned int spec_ext_len(u16 ext)
 {
-	static const u8 bytes[] = { 4, 8, 16, 28, 4, 8, 4, 4 };
+	static const u8 bytes[] = { 4, 8, 16, 28, 4, 8, 4, 4, 4 };
 	unsigned int i, len = 0;
 
 	for (i = 0; i < ARRAY_SIZE(bytes); i++)
@@ -363,6 +397,7 @@ static void headers_survive(struct kunit *test)
 		.atomic_orig = 0xb1b2b3b4b5b6b7b8,
 		.imm = cpu_to_be32(0xc1c2c3c4),
 		.ieth_rkey = 0xd1d2d3d4,
+		.xrc_srqn = 0xe1e2e3,
 	};
 	struct rox_bth bth = {
 		.opcode = op->opcode, .solicited = true, .ackreq = true, .pad = 3,

@@ -115,8 +115,10 @@ static void count_drop(const struct frame *f, struct rox_dev *dev, enum rox_coun
 		rox_count_add(dev, why, n);
 }
 
-static bool service_ok(const struct rox_qp *qp, u8 service)
+static bool service_ok(const struct rox_qp *qp, const struct run *run)
 {
+	u8 service = run->service;
+
 	switch (qp->ibqp.qp_type) {
 	case IB_QPT_RC:
 		return service == ROX_SERVICE_RC || service == ROX_SERVICE_CNP;
@@ -125,6 +127,13 @@ static bool service_ok(const struct rox_qp *qp, u8 service)
 	case IB_QPT_UD:
 	case IB_QPT_GSI:
 		return service == ROX_SERVICE_UD || service == ROX_SERVICE_CNP;
+	/* Each is one half of a connection. */
+	case IB_QPT_XRC_INI:
+		return (service == ROX_SERVICE_XRC && !run->request) ||
+		       service == ROX_SERVICE_CNP;
+	case IB_QPT_XRC_TGT:
+		return (service == ROX_SERVICE_XRC && run->request) ||
+		       service == ROX_SERVICE_CNP;
 	default:
 		return false;
 	}
@@ -132,7 +141,8 @@ static bool service_ok(const struct rox_qp *qp, u8 service)
 
 static bool is_connected(const struct rox_qp *qp)
 {
-	return qp->ibqp.qp_type == IB_QPT_RC || qp->ibqp.qp_type == IB_QPT_UC;
+	return qp->ibqp.qp_type == IB_QPT_RC || qp->ibqp.qp_type == IB_QPT_UC ||
+	       qp->service == ROX_SERVICE_XRC;
 }
 
 /* A connected QP hears its peer only; a datagram QP hears whoever means its device. */
@@ -227,7 +237,7 @@ static bool may_accept(struct rox_qp *qp, const struct frame *f, const struct ru
 {
 	struct rox_dev *dev = qp->dev;
 
-	if (!service_ok(qp, run->service) || !state_ok(qp) || !addressed) {
+	if (!service_ok(qp, run) || !state_ok(qp) || !addressed) {
 		count_drop(f, dev, ROX_CNT_RX_NO_QP, run->count);
 		return false;
 	}

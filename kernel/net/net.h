@@ -102,12 +102,11 @@ void rox_net_leave(struct rox_dev *dev, const struct in6_addr *group);
  * @op_mid: opcode of the packets between
  * @op_last: opcode of the last packet if npkts > 1
  * @ext_first: packed extended headers of packet 0
+ * @ext_mid: packed extended headers of each packet between; only XRC has any
  * @ext_last: packed extended headers of the last packet if npkts > 1
  * @solicited: SE bit on the last packet
  * @ackreq: A bit on the last packet
  * @qp: whose packets, for tracing and counters; may be NULL
- *
- * A middle packet never has extended headers.
  */
 struct rox_burst {
 	struct rox_path *path;
@@ -123,10 +122,12 @@ struct rox_burst {
 	u8 op_mid;
 	u8 op_last;
 	u8 ext_first_len;
+	u8 ext_mid_len;
 	u8 ext_last_len;
 	bool solicited;
 	bool ackreq;
 	u8 ext_first[ROX_EXT_MAX];
+	u8 ext_mid[ROX_EXT_MIDDLE];
 	u8 ext_last[ROX_EXT_MAX];
 	struct rox_qp *qp;
 };

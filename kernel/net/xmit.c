@@ -98,8 +98,12 @@ static const u8 *ext_of(const struct rox_burst *b, u32 i, u32 *len)
 		*len = b->ext_first_len;
 		return b->ext_first;
 	}
-	*len = is_last(b, i) ? b->ext_last_len : 0;
-	return b->ext_last;
+	if (is_last(b, i)) {
+		*len = b->ext_last_len;
+		return b->ext_last;
+	}
+	*len = b->ext_mid_len;
+	return b->ext_mid;
 }
 
 static u8 opcode_of(const struct rox_burst *b, u32 i)

@@ -34,9 +34,15 @@ enum rox_retry_cause {
 	ROX_RETRY_IMPLIED,
 };
 
+/* RC, and what is like it but for the names of SRQs in its requests. */
 static inline bool rox_is_rc(const struct rox_qp *qp)
 {
-	return qp->ibqp.qp_type == IB_QPT_RC;
+	return qp->service == ROX_SERVICE_RC || qp->service == ROX_SERVICE_XRC;
+}
+
+static inline bool rox_is_xrc(const struct rox_qp *qp)
+{
+	return qp->service == ROX_SERVICE_XRC;
 }
 
 static inline bool rox_is_ud(const struct rox_qp *qp)
@@ -155,7 +161,7 @@ enum rox_verdict {
 	ROX_V_RNR,		/* no receive WQE */
 	ROX_V_INV_REQ,		/* NAK invalid request */
 	ROX_V_LOC_LEN,		/* the same, and the receive completion has said so */
-	ROX_V_REM_ACCESS,	/* NAK remote access error */
+	ROX_V_REM_ACCESS,	/* NAK remote access error: an rkey, or XRC's SRQ */
 	ROX_V_REM_OP,		/* NAK remote operational error; a completion has said why */
 	ROX_V_FATAL,		/* the CQ did not take the completion, or a ring is corrupted */
 };
@@ -187,6 +193,17 @@ void rox_nak_send(struct rox_qp *qp, u8 syndrome, u32 psn);
 u8 rox_ack_syndrome(struct rox_qp *qp);
 /* What all bursts of a connected QP have in common; one packet until told otherwise. */
 void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn);
+
+/* xrc.c: a target QP's receive side; between runs no SRQ is held */
+/* Holds the SRQ that a request names, if it is there: recv.xsrq, recv.pd. */
+void rox_xrc_enter(struct rox_qp *qp, const struct rox_pkt *pkt);
+void rox_xrc_leave(struct rox_qp *qp);
+bool rox_xrc_request_ok(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* A READ goes on when its request, and the hold of its SRQ, are gone. */
+void rox_xrc_read_begin(struct rox_qp *qp);
+void rox_xrc_read_resume(struct rox_qp *qp);
+/* Completes a receive of recv.srq. */
+enum rox_verdict rox_xrc_complete(struct rox_qp *qp, const struct rox_cqe *cqe, bool solicited);
 
 /* resp_dgram.c */
 void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt);

@@ -126,10 +126,10 @@ static void rox_burst_opcodes(struct rox_qp *qp, const struct rox_swqe *wqe, str
 {
 	bool write = wqe->opcode == IB_WR_RDMA_WRITE || wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
 	const struct rox_msg_ops *ops = write ? &rox_write_ops : &rox_send_ops;
-	u8 service = rox_is_rc(qp) ? ROX_SERVICE_RC : ROX_SERVICE_UC;
 	bool begins = !wqe->sent, ends = wqe->sent + b->npkts == wqe->npkts;
 	struct rox_ext_hdrs ext = {
 		.reth = { .va = wqe->remote_addr, .rkey = wqe->rkey, .len = wqe->length },
+		.xrc_srqn = wqe->xrc_srqn,
 	};
 	u8 last = ends ? rox_end_opcode(wqe, ops, false) : ops->middle;
 
@@ -143,12 +143,14 @@ static void rox_burst_opcodes(struct rox_qp *qp, const struct rox_swqe *wqe, str
 		b->op_first = ops->first;
 	else
 		b->op_first = b->npkts == 1 ? last : ops->middle;
-	b->op_first |= service;
-	b->op_mid = ops->middle | service;
-	b->op_last = last | service;
+	b->op_first |= qp->service;
+	b->op_mid = ops->middle | qp->service;
+	b->op_last = last | qp->service;
 	b->solicited = ends && (wqe->flags & IB_SEND_SOLICITED);
 	b->ext_first_len = rox_ext_pack(b->ext_first, b->op_first, &ext);
 	b->ext_last_len = rox_ext_pack(b->ext_last, b->op_last, &ext);
+	if (unlikely(rox_is_xrc(qp)))
+		b->ext_mid_len = rox_ext_pack(b->ext_mid, b->op_mid, &ext);
 }
 
 /* SEND and WRITE: as many packets as burst and window take. */
@@ -195,11 +197,12 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe)
 			.rkey = wqe->rkey,
 			.len = min(wqe->length - offset, n * qp->mtu),
 		},
+		.xrc_srqn = wqe->xrc_srqn,
 	};
 	struct rox_burst b;
 
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
-	b.op_first = IB_OPCODE_RC_RDMA_READ_REQUEST;
+	b.op_first = qp->service | IB_OPCODE_RDMA_READ_REQUEST;
 	b.ackreq = true;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
 	rox_xmit(&b);
@@ -218,11 +221,12 @@ static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe)
 			.swap_add = cas ? wqe->swap : wqe->compare_add,
 			.compare = cas ? wqe->compare_add : 0,
 		},
+		.xrc_srqn = wqe->xrc_srqn,
 	};
 	struct rox_burst b;
 
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
-	b.op_first = cas ? IB_OPCODE_RC_COMPARE_SWAP : IB_OPCODE_RC_FETCH_ADD;
+	b.op_first = qp->service | (cas ? IB_OPCODE_COMPARE_SWAP : IB_OPCODE_FETCH_ADD);
 	b.ackreq = true;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
 	rox_xmit(&b);

@@ -9,7 +9,7 @@ u8 rox_ack_syndrome(struct rox_qp *qp)
 {
 	int posted;
 
-	if (qp->ibqp.srq)
+	if (qp->ibqp.srq || unlikely(rox_is_xrc(qp)))
 		return ROX_AETH_ACK | ROX_AETH_NO_CREDITS;
 	posted = rox_ring_pending(&qp->rq);
 	if (posted < 0)
@@ -37,7 +37,7 @@ static void rox_aeth_send(struct rox_qp *qp, u8 syndrome, u32 psn)
 	struct rox_burst b;
 
 	rox_burst_init(qp, &b, psn);
-	b.op_first = IB_OPCODE_RC_ACKNOWLEDGE;
+	b.op_first = qp->service | IB_OPCODE_ACKNOWLEDGE;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
 	rox_count(qp->dev, ROX_CNT_TX_ACKS);
 	rox_xmit(&b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Execution of SENDs and WRITEs, for RC and UC: receive WQEs, placement of the
+ * Execution of SENDs and WRITEs, for RC, XRC and UC: receive WQEs, placement of the
  * payload, receive completions. IBTA volume 1, 9.7.4 (responder), 9.9.3 (errors).
  */
 #include "internal.h"
@@ -10,7 +10,7 @@
 enum rox_verdict rox_recv_take(struct rox_qp *qp)
 {
 	struct rox_resp *recv = &qp->recv;
-	struct rox_srq *srq = qp->ibqp.srq ? to_rox_srq(qp->ibqp.srq) : NULL;
+	struct rox_srq *srq = qp->ibqp.srq ? to_rox_srq(qp->ibqp.srq) : recv->xsrq;
 	int n;
 
 	if (recv->have_recv)
@@ -80,6 +80,8 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 								  ROX_CNT_RESP_CQE_ERROR);
 	}
 	trace_rox_completion(qp->ibqp.qp_num, cqe.wr_id, cqe.opcode, status, byte_len);
+	if (unlikely(rox_is_xrc(qp)))
+		return rox_xrc_complete(qp, &cqe, pkt && pkt->bth.solicited);
 	if (rox_cq_add(rox_qp_rcq(qp), &cqe, pkt && pkt->bth.solicited))
 		return ROX_V_FATAL;
 	return ROX_V_OK;
@@ -132,10 +134,10 @@ static struct rox_iter *rox_recv_iter(struct rox_qp *qp)
 	if (recv->iter_valid)
 		return it;
 	if (recv->kind == ROX_KIND_WRITE)
-		rox_iter_init(it, qp->dev, qp->ibqp.pd, &recv->write, 1,
+		rox_iter_init(it, qp->dev, recv->pd, &recv->write, 1,
 			      IB_ACCESS_REMOTE_WRITE, qp->user);
 	else
-		rox_iter_init(it, qp->dev, qp->ibqp.pd, recv->recv->sge, recv->recv->num_sge,
+		rox_iter_init(it, qp->dev, recv->pd, recv->recv->sge, recv->recv->num_sge,
 			      IB_ACCESS_LOCAL_WRITE, qp->user);
 	if (recv->received)
 		rox_iter_seek(it, recv->received);
@@ -190,7 +192,7 @@ static enum rox_verdict rox_send_error(struct rox_qp *qp, enum ib_wc_status stat
 static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	rox_recv_iter_end(qp);
-	switch (rox_mr_invalidate(qp->dev, qp->ibqp.pd, pkt->ext.ieth_rkey)) {
+	switch (rox_mr_invalidate(qp->dev, qp->recv.pd, pkt->ext.ieth_rkey)) {
 	case 0:
 		return ROX_V_OK;
 	case -EBUSY:
@@ -251,7 +253,7 @@ static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt 
 	recv->left = pkt->ext.reth.len;
 	recv->received = 0;
 	if (recv->left) {
-		mr = rox_mr_get(qp->dev, qp->ibqp.pd, recv->write.lkey, recv->write.addr,
+		mr = rox_mr_get(qp->dev, recv->pd, recv->write.lkey, recv->write.addr,
 				recv->left, IB_ACCESS_REMOTE_WRITE, qp->user);
 		if (IS_ERR(mr))
 			return ROX_V_REM_ACCESS;

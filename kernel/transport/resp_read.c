@@ -16,16 +16,16 @@ static void rox_read_opcodes(struct rox_qp *qp, struct rox_burst *b)
 	struct rox_ext_hdrs ext = {
 		.aeth = { .syndrome = rox_ack_syndrome(qp), .msn = job->msn },
 	};
-	u8 last = ends ? IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST :
-			 IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+	u8 middle = qp->service | IB_OPCODE_RDMA_READ_RESPONSE_MIDDLE;
+	u8 last = ends ? qp->service | IB_OPCODE_RDMA_READ_RESPONSE_LAST : middle;
 
 	if (begins && ends && b->npkts == 1)
-		b->op_first = IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY;
+		b->op_first = qp->service | IB_OPCODE_RDMA_READ_RESPONSE_ONLY;
 	else if (begins)
-		b->op_first = IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST;
+		b->op_first = qp->service | IB_OPCODE_RDMA_READ_RESPONSE_FIRST;
 	else
-		b->op_first = b->npkts == 1 ? last : IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
-	b->op_mid = IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+		b->op_first = b->npkts == 1 ? last : middle;
+	b->op_mid = middle;
 	b->op_last = last;
 	b->ext_first_len = rox_ext_pack(b->ext_first, b->op_first, &ext);
 	b->ext_last_len = rox_ext_pack(b->ext_last, b->op_last, &ext);
@@ -59,7 +59,9 @@ int rox_read_continue(struct rox_qp *qp, int bursts)
 
 	if (!job->active)
 		return bursts;
-	rox_iter_init(&it, qp->dev, qp->ibqp.pd, &job->sge, 1, IB_ACCESS_REMOTE_READ, qp->user);
+	if (unlikely(rox_is_xrc(qp)))
+		rox_xrc_read_resume(qp);
+	rox_iter_init(&it, qp->dev, qp->recv.pd, &job->sge, 1, IB_ACCESS_REMOTE_READ, qp->user);
 	if (job->sent)
 		rox_iter_seek(&it, (u64)job->sent * qp->mtu);
 	while (bursts && job->active) {
@@ -85,7 +87,7 @@ static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len)
 
 	if (!len)
 		return true;
-	mr = rox_mr_get(qp->dev, qp->ibqp.pd, rkey, va, len, IB_ACCESS_REMOTE_READ, qp->user);
+	mr = rox_mr_get(qp->dev, qp->recv.pd, rkey, va, len, IB_ACCESS_REMOTE_READ, qp->user);
 	if (IS_ERR(mr))
 		return false;
 	rox_mr_put(mr);
@@ -107,6 +109,8 @@ static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn
 	job->sge.addr = pkt->ext.reth.va;
 	job->sge.length = pkt->ext.reth.len;
 	job->sge.lkey = pkt->ext.reth.rkey;
+	if (unlikely(rox_is_xrc(qp)))
+		rox_xrc_read_begin(qp);
 }
 
 static struct rox_rd_res *rox_res_new(struct rox_qp *qp, const struct rox_pkt *pkt)
@@ -156,7 +160,7 @@ static void rox_atomic_reply(struct rox_qp *qp, const struct rox_rd_res *res)
 
 	qp->recv.ack_due = false;
 	rox_burst_init(qp, &b, res->first_psn);
-	b.op_first = IB_OPCODE_RC_ATOMIC_ACKNOWLEDGE;
+	b.op_first = qp->service | IB_OPCODE_ATOMIC_ACKNOWLEDGE;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
 	rox_xmit(&b);
 }
@@ -182,7 +186,7 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_ATOMIC) || !recv->num_res ||
 	    pkt->payload_len || (pkt->ext.atomic.va & 7))
 		return ROX_V_INV_REQ;
-	mr = rox_mr_get(qp->dev, qp->ibqp.pd, pkt->ext.atomic.rkey, pkt->ext.atomic.va,
+	mr = rox_mr_get(qp->dev, recv->pd, pkt->ext.atomic.rkey, pkt->ext.atomic.va,
 			sizeof(u64), IB_ACCESS_REMOTE_ATOMIC, qp->user);
 	if (IS_ERR(mr))
 		return ROX_V_REM_ACCESS;
@@ -224,7 +228,8 @@ static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	struct rox_rd_res *res = rox_res_find(qp, pkt);
 	u64 skipped;
 
-	if (!res)
+	/* Without a PD: the SRQ is gone. */
+	if (!res || !qp->recv.pd)
 		return;
 	skipped = (u64)((pkt->bth.psn - res->first_psn) & ROX_PSN_MASK) * qp->mtu;
 	if (pkt->ext.reth.rkey != res->rkey || pkt->ext.reth.va != res->va + skipped ||

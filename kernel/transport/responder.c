@@ -37,6 +37,8 @@ static enum rox_verdict rox_execute(struct rox_qp *qp, const struct rox_pkt *pkt
 
 	if (!rox_order_ok(qp, pkt))
 		return ROX_V_INV_REQ;
+	if (unlikely(rox_is_xrc(qp)) && !rox_xrc_request_ok(qp, pkt))
+		return ROX_V_REM_ACCESS;
 	switch (pkt->info->kind) {
 	case ROX_KIND_SEND:
 		v = rox_exec_send(qp, pkt);
@@ -145,6 +147,8 @@ static void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn, 1,
 			    pkt->payload_len);
+	if (unlikely(rox_is_xrc(qp)))
+		rox_xrc_enter(qp, pkt);
 	if (rox_is_rc(qp))
 		rox_recv_rc(qp, pkt);
 	else if (rox_is_ud(qp))
@@ -197,12 +201,8 @@ void rox_recv_purge(struct rox_qp *qp)
 	skb_queue_purge(&qp->recv.side.rxq);
 }
 
-/*
- * rox_recv_run() - the receive side's work: READ responses under way, then frames
- *
- * Return: true if the budget was used up.
- */
-bool rox_recv_run(struct rox_qp *qp, unsigned long work)
+/* READ responses under way, then frames. Return: true if the budget was used up. */
+static bool rox_recv_work(struct rox_qp *qp)
 {
 	struct rox_resp *recv = &qp->recv;
 	int bursts = ROX_RUN_BURSTS, frames = 0;
@@ -220,4 +220,18 @@ bool rox_recv_run(struct rox_qp *qp, unsigned long work)
 	}
 	rox_recv_purge(qp);
 	return rox_qp_state(qp) == IB_QPS_ERR && rox_recv_flush(qp);
+}
+
+/*
+ * rox_recv_run() - the receive side's work
+ *
+ * Return: true if the budget was used up.
+ */
+bool rox_recv_run(struct rox_qp *qp, unsigned long work)
+{
+	bool more = rox_recv_work(qp);
+
+	if (unlikely(rox_is_xrc(qp)))
+		rox_xrc_leave(qp);
+	return more;
 }

@@ -235,6 +235,7 @@ int rox_transport_init(struct rox_qp *qp)
 
 	rox_side_init(&send->side, qp, rox_send_run);
 	rox_side_init(&qp->recv.side, qp, rox_recv_run);
+	qp->recv.pd = qp->ibqp.pd;
 	rox_timer_init(qp);
 	if (qp->sq.entries) {
 		send->stride = ALIGN(sizeof(struct rox_swqe) + qp->sq.stride -

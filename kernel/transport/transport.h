@@ -68,6 +68,7 @@ enum rox_side_work {
  * @ah: UD, a reference until it is sent
  * @remote_qpn: UD
  * @remote_qkey: UD
+ * @xrc_srqn: XRC: the peer's SRQ
  * @num_sge: of @sge
  * @inl: payload is in @sge's place
  * @done: an operation on keys (see rox_wqe_is_local()) that has been carried out
@@ -98,7 +99,7 @@ struct rox_swqe {
 	u32 remote_qpn;
 	u32 remote_qkey;
 	u32 num_sge;
-	u32 pad;
+	u32 xrc_srqn;
 	struct rox_sge sge[];
 };
 
@@ -163,6 +164,16 @@ struct rox_send {
 };
 
 /**
+ * struct rox_srq_name - an XRC SRQ that a request has named, and that may be gone by now
+ * @num: its number
+ * @id: no other SRQ ever has it, whatever its number
+ */
+struct rox_srq_name {
+	u32 num;
+	u64 id;
+};
+
+/**
  * struct rox_rd_res - what a duplicate READ or ATOMIC is answered from
  * @kind: enum rox_op_kind; ROX_KIND_NONE if empty
  * @first_psn: of the request
@@ -193,6 +204,7 @@ struct rox_rd_res {
  * @len: bytes of the whole answer
  * @msn: for the AETH
  * @sge: the memory that is read
+ * @srq: XRC: the SRQ that the request named
  */
 struct rox_read_job {
 	bool active;
@@ -202,6 +214,7 @@ struct rox_read_job {
 	u32 len;
 	u32 msn;
 	struct rox_sge sge;
+	struct rox_srq_name srq;
 };
 
 /**
@@ -227,6 +240,9 @@ struct rox_read_job {
  * @num_res: see @res
  * @res_head: the next one to be used
  * @read: READ under way; while it is active no other request is looked at
+ * @pd: whose memory requests reach: the QP's, for XRC that of @xsrq
+ * @xsrq: XRC: the SRQ that the packet names, with a reference, during one run only
+ * @srq: XRC: the SRQ of the message under way, or of the last one
  * @rx: the frame that is being processed, if its skb is not NULL
  */
 struct rox_resp {
@@ -250,6 +266,9 @@ struct rox_resp {
 	u32 num_res;
 	u32 res_head;
 	struct rox_read_job read;
+	struct ib_pd *pd;
+	struct rox_srq *xsrq;
+	struct rox_srq_name srq;
 	struct rox_rx rx;
 };
 

@@ -35,6 +35,7 @@ static bool rox_wr_allowed(const struct rox_qp *qp, u32 opcode)
 	info = &rox_wr_table[opcode];
 	switch (qp->ibqp.qp_type) {
 	case IB_QPT_RC:
+	case IB_QPT_XRC_INI:
 		return info->rc;
 	case IB_QPT_UC:
 		return info->uc;
@@ -93,6 +94,7 @@ static u8 rox_wqe_connected(struct rox_qp *qp, struct rox_swqe *wqe,
 	wqe->rkey = hdr->wr.rdma.rkey;
 	wqe->compare_add = hdr->wr.rdma.compare_add;
 	wqe->swap = hdr->wr.rdma.swap;
+	wqe->xrc_srqn = hdr->xrc_srqn & ROX_QPN_MASK;
 	if (rox_wqe_is_atomic(wqe) && wqe->length != sizeof(u64))
 		return IB_WC_LOC_LEN_ERR;
 	if ((rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe)) && !qp->attr.max_rd_atomic)

@@ -67,7 +67,8 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 	attr->device_cap_flags = IB_DEVICE_BAD_PKEY_CNTR | IB_DEVICE_BAD_QKEY_CNTR |
 				 IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
 				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
-				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_MEM_MGT_EXTENSIONS;
+				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_MEM_MGT_EXTENSIONS |
+				 IB_DEVICE_XRC;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_BLOCK_MULTICAST_LOOPBACK;
 	/* The processor's own atomic instructions on the pages of the program. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;
@@ -229,6 +230,9 @@ const struct ib_device_ops rox_verbs_ops = {
 	.alloc_pd = rox_alloc_pd,
 	.dealloc_pd = rox_dealloc_pd,
 
+	.alloc_xrcd = rox_alloc_xrcd,
+	.dealloc_xrcd = rox_dealloc_xrcd,
+
 	.create_ah = rox_create_ah,
 	.create_user_ah = rox_create_ah,
 	.modify_ah = rox_modify_ah,
@@ -269,4 +273,5 @@ const struct ib_device_ops rox_verbs_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, rox_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_srq, rox_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_qp, rox_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, rox_xrcd, ibxrcd),
 };

@@ -154,6 +154,26 @@ void rox_qp_event(struct rox_qp *qp, enum ib_event_type event)
 
 /* ---- create ---- */
 
+static bool rox_type_is_xrc(enum ib_qp_type type)
+{
+	return type == IB_QPT_XRC_INI || type == IB_QPT_XRC_TGT;
+}
+
+/* An initiator receives nothing, and a target has no queues at all. */
+static void rox_qp_trim_caps(struct ib_qp_init_attr *init)
+{
+	if (!rox_type_is_xrc(init->qp_type))
+		return;
+	init->srq = NULL;
+	init->cap.max_recv_wr = 0;
+	init->cap.max_recv_sge = 0;
+	if (init->qp_type == IB_QPT_XRC_INI)
+		return;
+	init->cap.max_send_wr = 0;
+	init->cap.max_send_sge = 0;
+	init->cap.max_inline_data = 0;
+}
+
 static int rox_qp_check_caps(const struct ib_qp_init_attr *init)
 {
 	const struct ib_qp_cap *cap = &init->cap;
@@ -166,12 +186,22 @@ static int rox_qp_check_caps(const struct ib_qp_init_attr *init)
 	return 0;
 }
 
-static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_attr *init)
+static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_attr *init,
+			     bool user)
 {
 	switch (init->qp_type) {
 	case IB_QPT_RC:
 	case IB_QPT_UC:
 	case IB_QPT_UD:
+		break;
+	case IB_QPT_XRC_INI:
+		/* A kernel user's work requests have no place for the number of an SRQ. */
+		if (!user)
+			return -EOPNOTSUPP;
+		break;
+	case IB_QPT_XRC_TGT:
+		if (!init->xrcd)
+			return -EINVAL;
 		break;
 	case IB_QPT_GSI:
 		if (!rdma_is_port_valid(ibqp->device, init->port_num))
@@ -184,7 +214,9 @@ static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_a
 		return -EOPNOTSUPP;
 	if (init->create_flags && init->qp_type != IB_QPT_UD)
 		return -EINVAL;
-	if (!init->send_cq || !init->recv_cq)
+	if (!init->send_cq && init->qp_type != IB_QPT_XRC_TGT)
+		return -EINVAL;
+	if (!init->recv_cq && !rox_type_is_xrc(init->qp_type))
 		return -EINVAL;
 	return rox_qp_check_caps(init);
 }
@@ -245,12 +277,29 @@ static int rox_qp_create_rings(struct rox_qp *qp, const struct ib_qp_init_attr *
 	return err;
 }
 
+static u8 rox_qp_service(enum ib_qp_type type)
+{
+	switch (type) {
+	case IB_QPT_RC:
+		return ROX_SERVICE_RC;
+	case IB_QPT_UC:
+		return ROX_SERVICE_UC;
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
+		return ROX_SERVICE_XRC;
+	default:
+		return ROX_SERVICE_UD;
+	}
+}
+
 static void rox_qp_init(struct rox_qp *qp, const struct ib_qp_init_attr *init, bool user)
 {
 	int mtu;
 
 	qp->dev = to_rox_dev(qp->ibqp.device);
-	qp->user = user;
+	/* The RDMA core creates targets in its own name, for processes. */
+	qp->user = user || init->qp_type == IB_QPT_XRC_TGT;
+	qp->service = rox_qp_service(init->qp_type);
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->block_mcast_self = init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	qp->state = IB_QPS_RESET;
@@ -297,7 +346,8 @@ int rox_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_ud
 	struct rox_qp *qp = to_rox_qp(ibqp);
 	int err;
 
-	err = rox_qp_check_init(ibqp, init);
+	rox_qp_trim_caps(init);
+	err = rox_qp_check_init(ibqp, init, udata);
 	if (err)
 		return err;
 	if (udata && udata->outlen < sizeof(struct rox_create_qp_resp))
@@ -346,6 +396,7 @@ int rox_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		.send_cq = ibqp->send_cq,
 		.recv_cq = ibqp->recv_cq,
 		.srq = ibqp->srq,
+		.xrcd = ibqp->xrcd,
 		.cap = qp->cap,
 		.sq_sig_type = qp->sq_sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR,
 		.qp_type = ibqp->qp_type,

@@ -156,6 +156,8 @@ static int rox_srq_setup(struct rox_srq *srq, struct ib_srq_attr *attr, struct i
 	err = rox_srq_ring_alloc(&r, attr->max_wr, attr->max_sge, udata);
 	if (err)
 		return err;
+	if (srq->xsrq)
+		r.resp.srq_num = srq->xsrq->name.num;
 	if (udata) {
 		err = ib_copy_to_udata(udata, &r.resp, sizeof(r.resp));
 		if (err) {
@@ -172,20 +174,44 @@ static int rox_srq_setup(struct rox_srq *srq, struct ib_srq_attr *attr, struct i
 	return 0;
 }
 
+/* An XRC SRQ has a number, and is found by it when all the rest is done. */
+static int rox_srq_setup_xrc(struct rox_srq *srq, struct ib_srq_attr *attr,
+			     struct ib_udata *udata)
+{
+	int err;
+
+	err = rox_xsrq_reserve(srq);
+	if (err)
+		return err;
+	err = rox_srq_setup(srq, attr, udata);
+	if (err)
+		goto cancel;
+	err = rox_xsrq_publish(srq);
+	if (!err)
+		return 0;
+	rox_rings_free(&srq->mem, srq->entry);
+cancel:
+	rox_xsrq_cancel(srq);
+	return err;
+}
+
 int rox_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata)
 {
 	struct rox_dev *dev = to_rox_dev(ibsrq->device);
 	struct rox_srq *srq = to_rox_srq(ibsrq);
 	int err;
 
-	if (init->srq_type != IB_SRQT_BASIC)
+	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
 		return -EOPNOTSUPP;
 	if (udata && udata->outlen < sizeof(struct rox_create_srq_resp))
 		return -EINVAL;
 	err = rox_count_object(&dev->num_srq, ROX_MAX_SRQ);
 	if (err)
 		return err;
-	err = rox_srq_setup(srq, &init->attr, udata);
+	if (init->srq_type == IB_SRQT_XRC)
+		err = rox_srq_setup_xrc(srq, &init->attr, udata);
+	else
+		err = rox_srq_setup(srq, &init->attr, udata);
 	if (err)
 		atomic_dec(&dev->num_srq);
 	return err;
@@ -303,6 +329,8 @@ int rox_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct rox_srq *srq = to_rox_srq(ibsrq);
 
+	if (srq->xsrq)
+		rox_xsrq_unpublish(srq);
 	rox_rings_free(&srq->mem, srq->entry);
 	atomic_dec(&to_rox_dev(ibsrq->device)->num_srq);
 	return 0;

@@ -149,6 +149,12 @@ static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
  */
 int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
 
+/* ---- XRC domains (verbs/xrc.c) ---- */
+
+struct rox_xrcd {
+	struct ib_xrcd ibxrcd;
+};
+
 /* ---- SRQ (verbs/srq.c) ---- */
 
 /**
@@ -163,6 +169,8 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
  * @limit: SRQ limit, 0 if not armed
  * @error: its indices were corrupted
  * @resize_lock: one resize at a time
+ * @xsrq: XRC: its number and reference count, else NULL
+ * @gone: XRC: completed when there are no references any more
  */
 struct rox_srq {
 	struct ib_srq ibsrq;
@@ -175,12 +183,39 @@ struct rox_srq {
 	u32 limit;
 	bool error;
 	struct mutex resize_lock;	/* one resize at a time */
+	struct rox_xsrq *xsrq;
+	struct completion gone;
 };
 
 static inline struct rox_srq *to_rox_srq(struct ib_srq *ibsrq)
 {
 	return container_of(ibsrq, struct rox_srq, ibsrq);
 }
+
+/**
+ * struct rox_xsrq - how requests find an XRC SRQ; outlives it by an RCU grace period
+ * @srq: valid while @ref is not 0
+ * @name: its number, and what tells it from others that had the number before
+ * @ref: one for the table, one for each run that uses it; destroy waits for 0
+ * @rcu: for freeing after the table's readers
+ */
+struct rox_xsrq {
+	struct rox_srq *srq;
+	struct rox_srq_name name;
+	refcount_t ref;
+	struct rcu_head rcu;
+};
+
+void rox_xsrq_table_init(struct rox_dev *dev);
+void rox_xsrq_table_destroy(struct rox_dev *dev);
+int rox_xsrq_reserve(struct rox_srq *srq);
+/* Gives the number of an SRQ back that was never published. */
+void rox_xsrq_cancel(struct rox_srq *srq);
+int rox_xsrq_publish(struct rox_srq *srq);
+void rox_xsrq_unpublish(struct rox_srq *srq);
+/* Any context. The SRQ with a reference; NULL if there is none of that number in @xrcd. */
+struct rox_srq *rox_xsrq_get(struct rox_dev *dev, u32 num, const struct ib_xrcd *xrcd);
+void rox_xsrq_put(struct rox_srq *srq);
 
 /* A receive WQE as taken from an RQ or SRQ: the kernel's own, validated copy. */
 struct rox_recv {
@@ -232,6 +267,7 @@ struct rox_qp_slot {
  * @gone: completed when there are no references any more
  * @modify_lock: one modify at a time
  * @user: created by a process
+ * @service: enum rox_service of its packets
  * @sq_sig_all: every send WQE is signalled
  * @block_mcast_self: wants no multicast packets that it has sent itself
  * @cap: as created
@@ -259,6 +295,7 @@ struct rox_qp {
 	struct completion gone;
 	struct mutex modify_lock;	/* one modify at a time */
 	bool user;
+	u8 service;
 	bool sq_sig_all;
 	bool block_mcast_self;
 	struct ib_qp_cap cap;
@@ -333,6 +370,9 @@ struct uverbs_attr_bundle;
 
 int rox_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int rox_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+
+int rox_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int rox_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
 
 int rox_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);
 int rox_modify_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);

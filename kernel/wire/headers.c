@@ -155,6 +155,8 @@ unsigned int rox_ext_pack(u8 *dst, u8 opcode, const struct rox_ext_hdrs *ext)
 	const struct rox_opcode_info *info = &rox_opcodes[opcode];
 	u8 *p = dst;
 
+	if (info->ext & ROX_EXT_XRC)
+		p = put8_24(p, 0, ext->xrc_srqn);
 	if (info->ext & ROX_EXT_DETH) {
 		p = put32(p, ext->deth.qkey);
 		p = put8_24(p, 0, ext->deth.sqpn);
@@ -191,6 +193,10 @@ unsigned int rox_ext_parse(struct rox_ext_hdrs *ext, u8 opcode, const u8 *src)
 	const struct rox_opcode_info *info = &rox_opcodes[opcode];
 	const u8 *p = src;
 
+	if (info->ext & ROX_EXT_XRC) {
+		ext->xrc_srqn = get32(p) & 0xffffff;
+		p += 4;
+	}
 	if (info->ext & ROX_EXT_DETH) {
 		ext->deth.qkey = get32(p);
 		ext->deth.sqpn = get32(p + 4) & 0xffffff;

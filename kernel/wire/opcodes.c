@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The opcode table (IBTA volume 1, table 38, and annex A17 for the CNP), and
- * the code tables of credits and timers (tables 45 and 46).
+ * The opcode table (IBTA volume 1, table 38, annex A14 for XRC, and annex A17
+ * for the CNP), and the code tables of credits and timers (tables 45 and 46).
  */
 #include <linux/kernel.h>
 
 #include "wire.h"
 
-/* Lower five bits of an opcode; the same meaning in RC and UC. */
+/* Lower five bits of an opcode; the same meaning in RC, UC and XRC. */
 enum {
 	OP_SEND_FIRST		= 0x00,
 	OP_SEND_MIDDLE		= 0x01,
@@ -39,6 +39,7 @@ enum {
 #define RC(op)	(ROX_SERVICE_RC | (op))
 #define UC(op)	(ROX_SERVICE_UC | (op))
 #define UD(op)	(ROX_SERVICE_UD | (op))
+#define XRC(op)	(ROX_SERVICE_XRC | (op))
 
 enum {
 	DETH_LEN	= 8,
@@ -48,6 +49,7 @@ enum {
 	ATOMIC_ACK_LEN	= 8,
 	IMM_LEN		= 4,
 	IETH_LEN	= 4,
+	XRC_LEN		= 4,
 	CNP_LEN		= 16,	/* reserved bytes that every CNP has */
 };
 
@@ -73,40 +75,60 @@ enum {
 #define READ_RESP(_flags, _ext, _len)			\
 	ROW(ROX_KIND_READ_RESP, ROX_OP_PAYLOAD | (_flags), _ext, _len)
 
-#define SENDS(svc)										\
-	[svc(OP_SEND_FIRST)]	 = REQ(ROX_KIND_SEND, FIRST, 0, 0),				\
-	[svc(OP_SEND_MIDDLE)]	 = REQ(ROX_KIND_SEND, 0, 0, 0),					\
-	[svc(OP_SEND_LAST)]	 = REQ(ROX_KIND_SEND, LAST | RECV, 0, 0),			\
-	[svc(OP_SEND_LAST_IMM)]	 = REQ(ROX_KIND_SEND, LAST | RECV, ROX_EXT_IMM, IMM_LEN),	\
-	[svc(OP_SEND_ONLY)]	 = REQ(ROX_KIND_SEND, ONLY | RECV, 0, 0),			\
-	[svc(OP_SEND_ONLY_IMM)]	 = REQ(ROX_KIND_SEND, ONLY | RECV, ROX_EXT_IMM, IMM_LEN)
+/* @x, @n: the header, and its length, that every request of the service has. */
+#define SENDS(svc, x, n)								\
+	[svc(OP_SEND_FIRST)]	= REQ(ROX_KIND_SEND, FIRST, x, n),			\
+	[svc(OP_SEND_MIDDLE)]	= REQ(ROX_KIND_SEND, 0, x, n),				\
+	[svc(OP_SEND_LAST)]	= REQ(ROX_KIND_SEND, LAST | RECV, x, n),		\
+	[svc(OP_SEND_LAST_IMM)]	= REQ(ROX_KIND_SEND, LAST | RECV,			\
+				      (x) | ROX_EXT_IMM, (n) + IMM_LEN),		\
+	[svc(OP_SEND_ONLY)]	= REQ(ROX_KIND_SEND, ONLY | RECV, x, n),		\
+	[svc(OP_SEND_ONLY_IMM)]	= REQ(ROX_KIND_SEND, ONLY | RECV,			\
+				      (x) | ROX_EXT_IMM, (n) + IMM_LEN)
 
-#define WRITES(svc)										\
-	[svc(OP_WRITE_FIRST)]	 = REQ(ROX_KIND_WRITE, FIRST, ROX_EXT_RETH, RETH_LEN),		\
-	[svc(OP_WRITE_MIDDLE)]	 = REQ(ROX_KIND_WRITE, 0, 0, 0),				\
-	[svc(OP_WRITE_LAST)]	 = REQ(ROX_KIND_WRITE, LAST, 0, 0),				\
-	[svc(OP_WRITE_LAST_IMM)] = REQ(ROX_KIND_WRITE, LAST | RECV, ROX_EXT_IMM, IMM_LEN),	\
-	[svc(OP_WRITE_ONLY)]	 = REQ(ROX_KIND_WRITE, ONLY, ROX_EXT_RETH, RETH_LEN),		\
-	[svc(OP_WRITE_ONLY_IMM)] = REQ(ROX_KIND_WRITE, ONLY | RECV, ROX_EXT_RETH | ROX_EXT_IMM,	\
-				       RETH_LEN + IMM_LEN)
+#define WRITES(svc, x, n)								\
+	[svc(OP_WRITE_FIRST)]	= REQ(ROX_KIND_WRITE, FIRST,				\
+				      (x) | ROX_EXT_RETH, (n) + RETH_LEN),		\
+	[svc(OP_WRITE_MIDDLE)]	= REQ(ROX_KIND_WRITE, 0, x, n),				\
+	[svc(OP_WRITE_LAST)]	= REQ(ROX_KIND_WRITE, LAST, x, n),			\
+	[svc(OP_WRITE_LAST_IMM)] = REQ(ROX_KIND_WRITE, LAST | RECV,			\
+				       (x) | ROX_EXT_IMM, (n) + IMM_LEN),		\
+	[svc(OP_WRITE_ONLY)]	= REQ(ROX_KIND_WRITE, ONLY,				\
+				      (x) | ROX_EXT_RETH, (n) + RETH_LEN),		\
+	[svc(OP_WRITE_ONLY_IMM)] = REQ(ROX_KIND_WRITE, ONLY | RECV,			\
+				       (x) | ROX_EXT_RETH | ROX_EXT_IMM,		\
+				       (n) + RETH_LEN + IMM_LEN)
+
+/* What only reliable connected services have. Responses name no SRQ. */
+#define RELIABLES(svc, x, n)								\
+	[svc(OP_SEND_LAST_INV)]	= REQ(ROX_KIND_SEND, LAST | RECV,			\
+				      (x) | ROX_EXT_IETH, (n) + IETH_LEN),		\
+	[svc(OP_SEND_ONLY_INV)]	= REQ(ROX_KIND_SEND, ONLY | RECV,			\
+				      (x) | ROX_EXT_IETH, (n) + IETH_LEN),		\
+	[svc(OP_READ_REQ)]	= BARE_REQ(ROX_KIND_READ_REQ,				\
+					   (x) | ROX_EXT_RETH, (n) + RETH_LEN),		\
+	[svc(OP_CMP_SWAP)]	= BARE_REQ(ROX_KIND_CMP_SWAP,				\
+					   (x) | ROX_EXT_ATOMIC, (n) + ATOMIC_LEN),	\
+	[svc(OP_FETCH_ADD)]	= BARE_REQ(ROX_KIND_FETCH_ADD,				\
+					   (x) | ROX_EXT_ATOMIC, (n) + ATOMIC_LEN),	\
+	[svc(OP_READ_RESP_FIRST)]  = READ_RESP(FIRST, ROX_EXT_AETH, AETH_LEN),		\
+	[svc(OP_READ_RESP_MIDDLE)] = READ_RESP(0, 0, 0),				\
+	[svc(OP_READ_RESP_LAST)]   = READ_RESP(LAST, ROX_EXT_AETH, AETH_LEN),		\
+	[svc(OP_READ_RESP_ONLY)]   = READ_RESP(ONLY, ROX_EXT_AETH, AETH_LEN),		\
+	[svc(OP_ACK)]		= BARE_RESP(ROX_KIND_ACK, ROX_EXT_AETH, AETH_LEN),	\
+	[svc(OP_ATOMIC_ACK)]	= BARE_RESP(ROX_KIND_ATOMIC_ACK,			\
+					    ROX_EXT_AETH | ROX_EXT_ATOMIC_ACK,		\
+					    AETH_LEN + ATOMIC_ACK_LEN)
 
 const struct rox_opcode_info rox_opcodes[256] = {
-	SENDS(RC),
-	[RC(OP_SEND_LAST_INV)]	= REQ(ROX_KIND_SEND, LAST | RECV, ROX_EXT_IETH, IETH_LEN),
-	[RC(OP_SEND_ONLY_INV)]	= REQ(ROX_KIND_SEND, ONLY | RECV, ROX_EXT_IETH, IETH_LEN),
-	WRITES(RC),
-	[RC(OP_READ_REQ)]	= BARE_REQ(ROX_KIND_READ_REQ, ROX_EXT_RETH, RETH_LEN),
-	[RC(OP_CMP_SWAP)]	= BARE_REQ(ROX_KIND_CMP_SWAP, ROX_EXT_ATOMIC, ATOMIC_LEN),
-	[RC(OP_FETCH_ADD)]	= BARE_REQ(ROX_KIND_FETCH_ADD, ROX_EXT_ATOMIC, ATOMIC_LEN),
-	[RC(OP_READ_RESP_FIRST)]  = READ_RESP(FIRST, ROX_EXT_AETH, AETH_LEN),
-	[RC(OP_READ_RESP_MIDDLE)] = READ_RESP(0, 0, 0),
-	[RC(OP_READ_RESP_LAST)]	  = READ_RESP(LAST, ROX_EXT_AETH, AETH_LEN),
-	[RC(OP_READ_RESP_ONLY)]	  = READ_RESP(ONLY, ROX_EXT_AETH, AETH_LEN),
-	[RC(OP_ACK)]		= BARE_RESP(ROX_KIND_ACK, ROX_EXT_AETH, AETH_LEN),
-	[RC(OP_ATOMIC_ACK)]	= BARE_RESP(ROX_KIND_ATOMIC_ACK, ROX_EXT_AETH | ROX_EXT_ATOMIC_ACK,
-				       AETH_LEN + ATOMIC_ACK_LEN),
-	SENDS(UC),
-	WRITES(UC),
+	SENDS(RC, 0, 0),
+	WRITES(RC, 0, 0),
+	RELIABLES(RC, 0, 0),
+	SENDS(UC, 0, 0),
+	WRITES(UC, 0, 0),
+	SENDS(XRC, ROX_EXT_XRC, XRC_LEN),
+	WRITES(XRC, ROX_EXT_XRC, XRC_LEN),
+	RELIABLES(XRC, ROX_EXT_XRC, XRC_LEN),
 	[UD(OP_SEND_ONLY)]	= REQ(ROX_KIND_SEND, ONLY | RECV, ROX_EXT_DETH, DETH_LEN),
 	[UD(OP_SEND_ONLY_IMM)]	= REQ(ROX_KIND_SEND, ONLY | RECV, ROX_EXT_DETH | ROX_EXT_IMM,
 				      DETH_LEN + IMM_LEN),

@@ -16,8 +16,10 @@
 #define ROX_BTH_LEN	12U
 #define ROX_ICRC_LEN	4U
 #define ROX_GRH_LEN	40U
-/* Longest run of extended headers: AtomicETH (28); DETH + ImmDt have 12, RETH + ImmDt 20. */
-#define ROX_EXT_MAX	28U
+/* Longest run of extended headers: XRCETH and AtomicETH; RETH + ImmDt have 20. */
+#define ROX_EXT_MAX	32U
+/* The same for packets in the middle of a message: XRCETH. */
+#define ROX_EXT_MIDDLE	4U
 
 /* Extended transport headers, in the order in which they appear. */
 enum rox_ext {
@@ -29,6 +31,7 @@ enum rox_ext {
 	ROX_EXT_ATOMIC_ACK = 1 << 5,
 	ROX_EXT_IMM	= 1 << 6,
 	ROX_EXT_IETH	= 1 << 7,
+	ROX_EXT_XRC	= 1 << 8,	/* directly behind the BTH */
 };
 
 enum rox_op_flags {
@@ -40,7 +43,7 @@ enum rox_op_flags {
 	ROX_OP_RECV	= 1 << 5,	/* ends what consumes a receive WQE */
 };
 
-/* What a packet does; the same for RC, UC and UD. */
+/* What a packet does; the same for all services. */
 enum rox_op_kind {
 	ROX_KIND_NONE,
 	ROX_KIND_SEND,
@@ -80,6 +83,7 @@ enum rox_service {
 	ROX_SERVICE_UC = 0x20,
 	ROX_SERVICE_UD = 0x60,
 	ROX_SERVICE_CNP = 0x80,
+	ROX_SERVICE_XRC = 0xa0,
 	ROX_SERVICE_MASK = 0xe0,
 };
 
@@ -135,6 +139,7 @@ struct rox_ext_hdrs {
 	u64 atomic_orig;
 	__be32 imm;
 	u32 ieth_rkey;
+	u32 xrc_srqn;
 };
 
 void rox_bth_pack(u8 *dst, const struct rox_bth *bth);

@@ -37,6 +37,7 @@ TEST(RoxAbi, SendWqe)
     EXPECT_EQ(offsetof(rox_send_wqe, num_sge), 16U);
     EXPECT_EQ(offsetof(rox_send_wqe, inline_len), 20U);
     EXPECT_EQ(offsetof(rox_send_wqe, ex), 24U);
+    EXPECT_EQ(offsetof(rox_send_wqe, xrc_srqn), 28U);
     EXPECT_EQ(offsetof(rox_send_wqe, wr.rdma.remote_addr), 32U);
     EXPECT_EQ(offsetof(rox_send_wqe, wr.rdma.compare_add), 40U);
     EXPECT_EQ(offsetof(rox_send_wqe, wr.rdma.swap), 48U);

@@ -404,6 +404,61 @@ int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, create
     return 0;
 }
 
+int ibv_cmd_create_srq_ex(ibv_context *context, verbs_srq *srq, ibv_srq_init_attr_ex *attr,
+                          create_xsrq_cmd *, size_t cmd_size, ib_uverbs_create_srq_resp *resp,
+                          size_t resp_size)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    if (cmd_size != sizeof(create_xsrq_cmd) || context != attr->pd->context) {
+        return EINVAL;
+    }
+    ibv_srq_init_attr basic = {.srq_context = nullptr, .attr = attr->attr};
+
+    if (const int error = ibv_cmd_create_srq(attr->pd, &srq->srq, &basic, nullptr,
+                                             sizeof(create_srq_cmd), resp, resp_size);
+        error != 0) {
+        return error;
+    }
+    attr->attr = basic.attr;
+    srq->srq_type = attr->srq_type;
+    srq->srq_num = 78;
+    srq->cq = attr->cq;
+    return 0;
+}
+
+int ibv_cmd_open_xrcd(ibv_context *context, verbs_xrcd *xrcd, int xrcd_size,
+                      ibv_xrcd_init_attr *attr, open_xrcd_cmd *, size_t cmd_size,
+                      ib_uverbs_open_xrcd_resp *, size_t resp_size)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    if (xrcd_size != sizeof(*xrcd) || cmd_size != sizeof(open_xrcd_cmd) ||
+        resp_size != sizeof(ib_uverbs_open_xrcd_resp) ||
+        attr->comp_mask != (IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS)) {
+        return EINVAL;
+    }
+    xrcd->xrcd.context = context;
+    xrcd->handle = kernel.new_handle();
+    kernel.others.insert(xrcd->handle);
+    return 0;
+}
+
+int ibv_cmd_close_xrcd(verbs_xrcd *xrcd)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->others.erase(xrcd->handle);
+    return 0;
+}
+
 int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask, modify_srq_cmd *cmd,
                        size_t cmd_size)
 {
@@ -471,12 +526,18 @@ int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_
         cap.max_recv_wr = 0;
         cap.max_recv_sge = 0;
     }
+    /* An XRC target's queues are nobody's: the driver is not even asked for its response. */
+    if (attr->qp_type == IBV_QPT_XRC_RECV) {
+        cap = {};
+    }
     fake.sq = FakeKernel::sized(cap.max_send_wr,
                                 64 + std::max(cap.max_send_sge * 16, cap.max_inline_data));
     fake.rq = FakeKernel::sized(cap.max_recv_wr, 16 + cap.max_recv_sge * 16);
-    offer->map = kernel.offer({&fake.sq, &fake.rq});
-    offer->sq = fake.sq.desc;
-    offer->rq = fake.rq.desc;
+    if (attr->qp_type != IBV_QPT_XRC_RECV) {
+        offer->map = kernel.offer({&fake.sq, &fake.rq});
+        offer->sq = fake.sq.desc;
+        offer->rq = fake.rq.desc;
+    }
     offer->sq.ctrl_offset += kernel.spoil_offer ? 1U << 24 : 0;
     cap.max_send_wr = fake.sq.desc.entries;
     cap.max_recv_wr = fake.rq.desc.entries;
@@ -491,6 +552,26 @@ int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_
     vqp->qp.qp_num = 0x1000 + vqp->qp.handle;
     vqp->comp_mask = 0;
     kernel.qps[vqp->qp.handle] = fake;
+    return 0;
+}
+
+int ibv_cmd_open_qp(ibv_context *context, verbs_qp *vqp, int qp_size, ibv_qp_open_attr *attr,
+                    open_qp_cmd *, size_t cmd_size, ib_uverbs_create_qp_resp *, size_t resp_size)
+{
+    FakeKernel &kernel = *FakeKernel::now;
+
+    if (const int error = kernel.fail(__func__); error != 0) {
+        return error;
+    }
+    if (qp_size != sizeof(*vqp) || cmd_size != sizeof(open_qp_cmd) ||
+        resp_size != sizeof(ib_uverbs_create_qp_resp)) {
+        return EINVAL;
+    }
+    vqp->qp.context = context;
+    vqp->qp.qp_type = attr->qp_type;
+    vqp->qp.qp_num = attr->qp_num;
+    vqp->qp.handle = kernel.new_handle();
+    kernel.qps[vqp->qp.handle] = {};
     return 0;
 }
 
@@ -509,6 +590,9 @@ int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, modify_qp_cm
     fake.state = attr->qp_state;
     if (fake.state == IBV_QPS_RESET) {
         for (KernelRing *ring : {&fake.sq, &fake.rq}) {
+            if (ring->base == nullptr) {
+                continue;
+            }
             ring->ctrl().producer = 0;
             ring->ctrl().consumer = 0;
         }

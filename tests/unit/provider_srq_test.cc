@@ -213,7 +213,7 @@ TEST_F(ProviderSrqTest, ExtendedCreateOfOtherTypesIsRefused)
     EXPECT_EQ(errno, EINVAL);
     attr.comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE;
     attr.pd = pd;
-    attr.srq_type = IBV_SRQT_XRC;
+    attr.srq_type = IBV_SRQT_TM;
     EXPECT_EQ(ops->create_srq_ex(context, &attr), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
     attr.comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TM;

@@ -46,12 +46,12 @@ protected:
 
     /* The header, with 8 words for the operation. */
     static Bytes header(uint32_t opcode, uint32_t flags, uint32_t num_sge, uint32_t inline_len,
-                        uint32_t ex, std::array<uint64_t, 4> operation = {})
+                        uint32_t ex, std::array<uint64_t, 4> operation = {}, uint32_t xrc_srqn = 0)
     {
         Bytes expected;
 
         append(expected, uint64_t{0x1122334455667788});
-        for (uint32_t word : {opcode, flags, num_sge, inline_len, ex, 0U}) {
+        for (uint32_t word : {opcode, flags, num_sge, inline_len, ex, xrc_srqn}) {
             append(expected, word);
         }
         for (uint64_t word : operation) {
@@ -146,6 +146,19 @@ TEST_F(SendWqeTest, UdFieldsOfOtherTypesAreNotLookedAt)
     wr.wr.ud = {.ah = reinterpret_cast<ibv_ah *>(8), .remote_qpn = 1, .remote_qkey = 2};
     ASSERT_EQ(encode(IBV_QPT_RC), 0);
     EXPECT_EQ(bytes(64), header(2, 0, 0, 0, 0));
+}
+
+TEST_F(SendWqeTest, XrcNamesTheSrqForEveryOpcode)
+{
+    wr.qp_type.xrc.remote_srqn = 0x123456;
+    ASSERT_EQ(encode(IBV_QPT_XRC_SEND), 0);
+    EXPECT_EQ(bytes(64), header(2, 0, 0, 0, 0, {}, 0x123456));
+    wr.opcode = IBV_WR_RDMA_READ;
+    wr.wr.rdma = {.remote_addr = 0x7000, .rkey = 0xcd};
+    ASSERT_EQ(encode(IBV_QPT_XRC_SEND), 0);
+    EXPECT_EQ(bytes(64), header(4, 0, 0, 0, 0, {0x7000, 0, 0, 0xcd}, 0x123456));
+    ASSERT_EQ(encode(IBV_QPT_RC), 0);
+    EXPECT_EQ(bytes(64), header(4, 0, 0, 0, 0, {0x7000, 0, 0, 0xcd}));
 }
 
 TEST_F(SendWqeTest, SgeListFollowsTheHeader)
@@ -263,6 +276,8 @@ TEST_F(SendWqeTest, EachTypeTakesItsOwnOpcodesAndNoOther)
         EXPECT_EQ(encode(IBV_QPT_RC) == 0,
                   has(sends, opcode) || has(writes, opcode) || has(fetches, opcode))
             << opcode;
+        EXPECT_EQ(encode(IBV_QPT_XRC_SEND) == 0, encode(IBV_QPT_RC) == 0) << opcode;
+        EXPECT_EQ(encode(IBV_QPT_XRC_RECV), EINVAL) << opcode;
         EXPECT_EQ(encode(IBV_QPT_UC) == 0, has(sends, opcode) || has(writes, opcode)) << opcode;
         wr.wr.ud.ah = &ah.ah;
         EXPECT_EQ(encode(IBV_QPT_UD) == 0, has(sends, opcode)) << opcode;

@@ -210,6 +210,30 @@ TEST_F(WrTest, UdAddress)
     EXPECT_EQ(ops->destroy_ah(ah), 0);
 }
 
+TEST_F(WrTest, XrcSrqNumber)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_RDMA_WRITE);
+
+    wr.wr.rdma = {.remote_addr = 0x5000, .rkey = 7};
+    wr.qp_type.xrc.remote_srqn = 0x4321;
+    expect_same(IBV_QPT_XRC_SEND, wr, [](ibv_qp_ex *qp) {
+        ibv_wr_rdma_write(qp, 7, 0x5000);
+        ibv_wr_set_xrc_srqn(qp, 0x4321);
+    });
+}
+
+TEST_F(WrTest, XrcSrqNumberIsForXrc)
+{
+    ibv_qp *qp = create_ex(IBV_QPT_RC, rc_ops);
+
+    ibv_wr_start(ex(qp));
+    ibv_wr_send(ex(qp));
+    ibv_wr_set_xrc_srqn(ex(qp), 1);
+    EXPECT_EQ(ibv_wr_complete(ex(qp)), EINVAL);
+    EXPECT_EQ(fake(qp).sq.waiting(), 0U);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
 TEST_F(WrTest, TooLongInlineFailsTheBatchAndPostsNothing)
 {
     std::array<char, 4096> data = {};

@@ -128,10 +128,18 @@ static_assert(offsetof(verbs_device, ops) == 664);
 static_assert(offsetof(verbs_device, refcount) == 672);
 static_assert(offsetof(verbs_device, sysfs) == 696);
 
+struct verbs_xrcd {
+    ibv_xrcd xrcd;
+    uint32_t comp_mask;
+    uint32_t handle;
+};
+static_assert(sizeof(verbs_xrcd) == 16);
+static_assert(offsetof(verbs_xrcd, handle) == 12);
+
 struct verbs_srq {
     ibv_srq srq;
     ibv_srq_type srq_type;
-    void *xrcd;
+    verbs_xrcd *xrcd;
     ibv_cq *cq;
     uint32_t srq_num;
 };
@@ -159,7 +167,7 @@ struct verbs_qp {
         ibv_qp_ex qp_ex;
     };
     uint32_t comp_mask;
-    void *xrcd;
+    verbs_xrcd *xrcd;
 };
 static_assert(sizeof(verbs_qp) == 368);
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
@@ -189,7 +197,7 @@ struct verbs_context_ops {
     unused_op attach_counters_point_flow;
     int (*attach_mcast)(ibv_qp *qp, const ibv_gid *gid, uint16_t lid);
     unused_op bind_mw;
-    unused_op close_xrcd;
+    int (*close_xrcd)(ibv_xrcd *xrcd);
     unused_op cq_event;
     ibv_ah *(*create_ah)(ibv_pd *pd, ibv_ah_attr *attr);
     unused_op create_counters;
@@ -219,7 +227,7 @@ struct verbs_context_ops {
     int (*detach_mcast)(ibv_qp *qp, const ibv_gid *gid, uint16_t lid);
     void (*free_context)(ibv_context *context);
     unused_op free_dm;
-    unused_op get_srq_num;
+    int (*get_srq_num)(ibv_srq *srq, uint32_t *srq_num);
     unused_op import_dm;
     unused_op import_mr;
     unused_op import_pd;
@@ -229,8 +237,8 @@ struct verbs_context_ops {
     unused_op modify_qp_rate_limit;
     int (*modify_srq)(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask);
     unused_op modify_wq;
-    unused_op open_qp;
-    unused_op open_xrcd;
+    ibv_qp *(*open_qp)(ibv_context *context, ibv_qp_open_attr *attr);
+    ibv_xrcd *(*open_xrcd)(ibv_context *context, ibv_xrcd_init_attr *init_attr);
     int (*poll_cq)(ibv_cq *cq, int num_entries, ibv_wc *wc);
     int (*post_recv)(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
     int (*post_send)(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
@@ -259,6 +267,7 @@ struct verbs_context_ops {
 static_assert(sizeof(verbs_context_ops) == 76 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, alloc_parent_domain) == 4 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, attach_mcast) == 9 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, close_xrcd) == 11 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, create_ah) == 13 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, create_cq_ex) == 16 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, create_qp) == 19 * sizeof(void *));
@@ -269,8 +278,11 @@ static_assert(offsetof(verbs_context_ops, destroy_cq) == 31 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, destroy_qp) == 34 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, destroy_srq) == 36 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, free_context) == 39 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, get_srq_num) == 41 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, modify_qp) == 47 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, modify_srq) == 49 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, open_qp) == 51 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, open_xrcd) == 52 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, poll_cq) == 53 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, post_send) == 55 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, post_srq_recv) == 57 * sizeof(void *));
@@ -287,6 +299,9 @@ using reg_mr_cmd = Command<ib_uverbs_reg_mr>;
 using query_port_cmd = Command<ib_uverbs_query_port>;
 using create_cq_ex_cmd = ExCommand<ib_uverbs_ex_create_cq>;
 using resize_cq_cmd = Command<ib_uverbs_resize_cq>;
+using open_xrcd_cmd = Command<ib_uverbs_open_xrcd>;
+using create_xsrq_cmd = Command<ib_uverbs_create_xsrq>;
+using open_qp_cmd = Command<ib_uverbs_open_qp>;
 using create_srq_cmd = Command<ib_uverbs_create_srq>;
 using modify_srq_cmd = Command<ib_uverbs_modify_srq>;
 using query_srq_cmd = Command<ib_uverbs_query_srq>;
@@ -302,6 +317,9 @@ static_assert(sizeof(create_srq_cmd) == 40 && sizeof(modify_srq_cmd) == 24);
 static_assert(sizeof(query_srq_cmd) == 24 && sizeof(create_qp_ex_cmd) == 88);
 static_assert(sizeof(modify_qp_cmd) == 120 && sizeof(query_qp_cmd) == 24);
 static_assert(sizeof(post_send_cmd) == 32 && sizeof(post_recv_cmd) == 32);
+static_assert(sizeof(open_xrcd_cmd) == 24 && sizeof(create_xsrq_cmd) == 56);
+static_assert(sizeof(open_qp_cmd) == 40 && sizeof(ib_uverbs_open_xrcd_resp) == 4);
+static_assert(sizeof(ib_uverbs_create_qp_resp) == 32);
 static_assert(sizeof(ib_uverbs_get_context_resp) == 8 && sizeof(ib_uverbs_alloc_pd_resp) == 4);
 static_assert(sizeof(ib_uverbs_reg_mr_resp) == 12 && sizeof(ib_uverbs_create_ah_resp) == 4);
 static_assert(sizeof(ib_uverbs_ex_create_cq_resp) == 16 && sizeof(ib_uverbs_resize_cq_resp) == 8);
@@ -359,6 +377,13 @@ int ibv_cmd_destroy_cq(ibv_cq *cq);
 
 int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, create_srq_cmd *cmd,
                        size_t cmd_size, ib_uverbs_create_srq_resp *resp, size_t resp_size);
+int ibv_cmd_open_xrcd(ibv_context *context, verbs_xrcd *xrcd, int xrcd_size,
+                      ibv_xrcd_init_attr *attr, open_xrcd_cmd *cmd, size_t cmd_size,
+                      ib_uverbs_open_xrcd_resp *resp, size_t resp_size);
+int ibv_cmd_close_xrcd(verbs_xrcd *xrcd);
+int ibv_cmd_create_srq_ex(ibv_context *context, verbs_srq *srq, ibv_srq_init_attr_ex *attr,
+                          create_xsrq_cmd *cmd, size_t cmd_size, ib_uverbs_create_srq_resp *resp,
+                          size_t resp_size);
 int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask, modify_srq_cmd *cmd,
                        size_t cmd_size);
 int ibv_cmd_query_srq(ibv_srq *srq, ibv_srq_attr *attr, query_srq_cmd *cmd, size_t cmd_size);
@@ -367,6 +392,9 @@ int ibv_cmd_destroy_srq(ibv_srq *srq);
 int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *qp, ibv_qp_init_attr_ex *attr,
                           create_qp_ex_cmd *cmd, size_t cmd_size, ib_uverbs_ex_create_qp_resp *resp,
                           size_t resp_size);
+int ibv_cmd_open_qp(ibv_context *context, verbs_qp *qp, int qp_size, ibv_qp_open_attr *attr,
+                    open_qp_cmd *cmd, size_t cmd_size, ib_uverbs_create_qp_resp *resp,
+                    size_t resp_size);
 int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, modify_qp_cmd *cmd,
                       size_t cmd_size);
 int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr,

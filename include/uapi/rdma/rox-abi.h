@@ -87,6 +87,7 @@ struct rox_sge {
  * @send_flags: enum ibv_send_flags (IB_UVERBS_SEND_*)
  * @num_sge: elements in the SGE list that follows; 0 if @send_flags has INLINE
  * @inline_len: bytes of payload that follow if @send_flags has INLINE
+ * @xrc_srqn: XRC: number of the peer's SRQ, for every opcode
  * @ex: immediate data (big endian, as given) or rkey to invalidate (host order)
  * @rdma: READ, WRITE and ATOMIC work requests. @rdma.compare_add and
  *	@rdma.swap as in ibv_send_wr.wr.atomic
@@ -104,7 +105,7 @@ struct rox_send_wqe {
 		__be32 imm_data;
 		__u32 invalidate_rkey;
 	} ex;
-	__u32 reserved;
+	__u32 xrc_srqn;
 	union {
 		struct {
 			__aligned_u64 remote_addr;
@@ -243,8 +244,10 @@ struct rox_create_cq_resp {
 
 /**
  * struct rox_create_srq_resp - driver part of the CREATE_SRQ response
- *
- * The SRQ number is in the common part of the response only for XRC.
+ * @map: where the ring is to be had
+ * @rq: where it lies there
+ * @srq_num: XRC: as in the common part of the response, else 0
+ * @reserved: 0
  */
 struct rox_create_srq_resp {
 	struct rox_mapping map;

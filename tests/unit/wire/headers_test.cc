@@ -85,6 +85,7 @@ rox_ext_hdrs sample()
     ext.atomic_orig = 0xb1b2b3b4b5b6b7b8;
     ext.imm = __cpu_to_be32(0xc1c2c3c4);
     ext.ieth_rkey = 0xd1d2d3d4;
+    ext.xrc_srqn = 0xe1e2e3;
     return ext;
 }
 
@@ -110,6 +111,13 @@ TEST(Ext, BytesOnTheWire)
     EXPECT_EQ(packed(0x64), from_hex("7172737400818283"));
     EXPECT_EQ(packed(0x65), from_hex("7172737400818283c1c2c3c4"));
     EXPECT_EQ(packed(0x81), Bytes(16, 0));
+    EXPECT_EQ(packed(0xa1), from_hex("00e1e2e3"));
+    EXPECT_EQ(packed(0xa5), from_hex("00e1e2e3c1c2c3c4"));
+    EXPECT_EQ(packed(0xab), from_hex("00e1e2e301020304050607081112131421222324c1c2c3c4"));
+    EXPECT_EQ(packed(0xb1), from_hex("91a1a2a3"));
+    EXPECT_EQ(packed(0xb3), from_hex("00e1e2e33132333435363738616263644142434445464748"
+                                     "5152535455565758"));
+    EXPECT_EQ(packed(0xb7), from_hex("00e1e2e3d1d2d3d4"));
 }
 
 TEST(Ext, WhatIsPackedIsParsed)
@@ -122,6 +130,14 @@ TEST(Ext, WhatIsPackedIsParsed)
         again.resize(rox_ext_pack(again.data(), opcode, &ext));
         EXPECT_EQ(again, bytes) << opcode;
     }
+}
+
+TEST(Ext, ReservedByteOfXrcethIsNoPartOfTheNumber)
+{
+    const Bytes bytes = from_hex("ff000002");
+    rox_ext_hdrs ext{};
+    rox_ext_parse(&ext, 0xa4, bytes.data());
+    EXPECT_EQ(ext.xrc_srqn, 2U);
 }
 
 TEST(Ext, ReservedByteOfDethIsNoPartOfTheQpn)

@@ -17,7 +17,7 @@ struct Row {
 std::map<int, Row> expected()
 {
     std::map<int, Row> rows;
-    for (int service : {0x00, 0x20}) {
+    for (int service : {0x00, 0x20, 0xa0}) {
         rows[service | 0x00] = {ROX_KIND_SEND, 0, "qfp"};
         rows[service | 0x01] = {ROX_KIND_SEND, 0, "qp"};
         rows[service | 0x02] = {ROX_KIND_SEND, 0, "qlpr"};
@@ -31,20 +31,26 @@ std::map<int, Row> expected()
         rows[service | 0x0a] = {ROX_KIND_WRITE, 16, "qflp"};
         rows[service | 0x0b] = {ROX_KIND_WRITE, 20, "qflpr"};
     }
-    rows[0x0c] = {ROX_KIND_READ_REQ, 16, "qfl"};
-    rows[0x0d] = {ROX_KIND_READ_RESP, 4, "fp"};
-    rows[0x0e] = {ROX_KIND_READ_RESP, 0, "p"};
-    rows[0x0f] = {ROX_KIND_READ_RESP, 4, "lp"};
-    rows[0x10] = {ROX_KIND_READ_RESP, 4, "flp"};
-    rows[0x11] = {ROX_KIND_ACK, 4, "fl"};
-    rows[0x12] = {ROX_KIND_ATOMIC_ACK, 12, "fl"};
-    rows[0x13] = {ROX_KIND_CMP_SWAP, 28, "qfl"};
-    rows[0x14] = {ROX_KIND_FETCH_ADD, 28, "qfl"};
-    rows[0x16] = {ROX_KIND_SEND, 4, "qlpr"};
-    rows[0x17] = {ROX_KIND_SEND, 4, "qflpr"};
+    for (int service : {0x00, 0xa0}) {
+        rows[service | 0x0c] = {ROX_KIND_READ_REQ, 16, "qfl"};
+        rows[service | 0x0d] = {ROX_KIND_READ_RESP, 4, "fp"};
+        rows[service | 0x0e] = {ROX_KIND_READ_RESP, 0, "p"};
+        rows[service | 0x0f] = {ROX_KIND_READ_RESP, 4, "lp"};
+        rows[service | 0x10] = {ROX_KIND_READ_RESP, 4, "flp"};
+        rows[service | 0x11] = {ROX_KIND_ACK, 4, "fl"};
+        rows[service | 0x12] = {ROX_KIND_ATOMIC_ACK, 12, "fl"};
+        rows[service | 0x13] = {ROX_KIND_CMP_SWAP, 28, "qfl"};
+        rows[service | 0x14] = {ROX_KIND_FETCH_ADD, 28, "qfl"};
+        rows[service | 0x16] = {ROX_KIND_SEND, 4, "qlpr"};
+        rows[service | 0x17] = {ROX_KIND_SEND, 4, "qflpr"};
+    }
     rows[0x64] = {ROX_KIND_SEND, 8, "qflpr"};
     rows[0x65] = {ROX_KIND_SEND, 12, "qflpr"};
     rows[0x81] = {ROX_KIND_CNP, 16, "fl"};
+    // Annex A14: every request names an SRQ, responses do not.
+    for (auto &[opcode, row] : rows)
+        if ((opcode & 0xe0) == 0xa0 && row.flags[0] == 'q')
+            row.ext_len += 4;
     return rows;
 }
 
@@ -83,7 +89,7 @@ TEST(Opcodes, LengthIsThatOfTheHeaders)
 {
     const std::map<int, unsigned int> lengths = {
         {ROX_EXT_DETH, 8},       {ROX_EXT_RETH, 16}, {ROX_EXT_ATOMIC, 28}, {ROX_EXT_AETH, 4},
-        {ROX_EXT_ATOMIC_ACK, 8}, {ROX_EXT_IMM, 4},   {ROX_EXT_IETH, 4},
+        {ROX_EXT_ATOMIC_ACK, 8}, {ROX_EXT_IMM, 4},   {ROX_EXT_IETH, 4},    {ROX_EXT_XRC, 4},
     };
     for (const auto &info : rox_opcodes) {
         unsigned int sum = info.kind == ROX_KIND_CNP ? 16 : 0;

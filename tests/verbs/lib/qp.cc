@@ -98,6 +98,21 @@ bool Qp::reaches(ibv_qp_state wanted, Millis patience) const
     return eventually([&] { return state() == wanted; }, patience);
 }
 
+namespace {
+
+/// Which halves of a reliable connection a QP has: XRC gives each to a QP of its own.
+bool asks(ibv_qp_type type)
+{
+    return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND;
+}
+
+bool answers(ibv_qp_type type)
+{
+    return type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV;
+}
+
+} // namespace
+
 Transition init_transition(ibv_qp_type type, const Params &params)
 {
     Transition t{{}, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT};
@@ -125,7 +140,7 @@ Transition rtr_transition(ibv_qp_type type, const Params &params, const ibv_ah_a
     t.attr.path_mtu = params.mtu;
     t.attr.dest_qp_num = peer_qpn;
     t.attr.rq_psn = params.peer_psn;
-    if (type == IBV_QPT_RC) {
+    if (answers(type)) {
         t.mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
         t.attr.max_dest_rd_atomic = params.dest_rd_atomic;
         t.attr.min_rnr_timer = params.min_rnr_timer;
@@ -138,9 +153,12 @@ Transition rts_transition(ibv_qp_type type, const Params &params)
     Transition t{{}, IBV_QP_STATE | IBV_QP_SQ_PSN};
     t.attr.qp_state = IBV_QPS_RTS;
     t.attr.sq_psn = params.psn;
-    if (type == IBV_QPT_RC) {
-        t.mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    if (asks(type) || answers(type)) {
+        t.mask |= IBV_QP_TIMEOUT;
         t.attr.timeout = params.timeout;
+    }
+    if (asks(type)) {
+        t.mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
         t.attr.retry_cnt = params.retry_cnt;
         t.attr.rnr_retry = params.rnr_retry;
         t.attr.max_rd_atomic = params.rd_atomic;
