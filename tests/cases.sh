@@ -57,6 +57,7 @@ case_words() {
 case_expected() {
 	case $1 in
 	ib_*) echo '^ +[0-9]+ +[0-9]+ +[0-9]+\.[0-9]+ ' ;;
+	ibv_xsrq_pingpong) echo '^ *remote: LID .* SRQN ' ;;
 	ibv_*) echo '^[0-9]+ iters in [0-9.]+ seconds' ;;
 	rping) echo '^ping data: rdma-ping-[0-9]+: ' ;;
 	ucmatose | udaddy) echo '^return status 0$' ;;

@@ -230,7 +230,7 @@ struct spec_op {
 #define SPEC(_op, _kind, _ext, _flags) \
 	{ .opcode = IB_OPCODE_##_op, .kind = ROX_KIND_##_kind, .ext = (_ext), .flags = (_flags) }
 
-/* The kernel's headers do not know XRC: the service's bits and RC's numbers. Requests name an SRQ. */
+/* The kernel's headers do not know XRC: its bits and RC's numbers. Requests name an SRQ. */
 #define XRC_ANSWER(_op, _kind, _ext, _flags) {			\
 	.opcode = 0xa0 | IB_OPCODE_##_op,			\
 	.kind = ROX_KIND_##_kind,				\

@@ -15,7 +15,7 @@ from roxvm.paths import REPO
 from .results import Results
 
 SOURCE = REPO / "tests" / "features.toml"
-SERVICES = ("RC", "UC", "UD")
+SERVICES = ("RC", "UC", "UD", "XRC")
 
 
 def load():
