@@ -406,8 +406,8 @@ TEST_F(XrcCore, ServicesDoNotMix)
     params.timeout = 10;
     params.retry_cnt = 1;
     Qp rc(b.pd.get(), b.send_cq.get(), b.recv_cq.get());
-    rc.post_recv(1, {far.sge(0, 100)});
     vt::connect(a.context, initiator, b.context, rc, params);
+    rc.post_recv(1, {far.sge(0, 100)});
     initiator.post(to_srq(SendWr::send({near.sge(0, 10)}).id(1), srq.number()));
     EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_RETRY_EXC_ERR));
 
