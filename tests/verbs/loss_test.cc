@@ -8,6 +8,7 @@
 
 #include "lib/diagnose.h"
 #include "lib/pair.h"
+#include "lib/xrc.h"
 
 using namespace vt;
 
@@ -144,6 +145,43 @@ TEST_F(Loss, AtomicsHappenOnceDespiteEverything)
 {
     disturb("loss 2% duplicate 10% delay 1ms reorder 50%");
     count(10);
+}
+
+TEST_F(Loss, XrcDataArrivesDespiteLosses)
+{
+    disturb("loss 4% duplicate 4%");
+    Xrcd xrcd = open_xrcd(b.context.get());
+    XrcSrq one(b.pd.get(), xrcd.get(), b.recv_cq.get());
+    XrcSrq two(b.pd.get(), xrcd.get(), b.send_cq.get());
+    Qp initiator(xrc_initiator(a.pd.get(), a.send_cq.get()));
+    Qp target(xrc_target(b.context.get(), xrcd.get()));
+    vt::connect(a.context, initiator, b.context, target, patient());
+    Buffer near = a.buffer(1 << 17);
+    Buffer far = b.buffer(1 << 17);
+    std::minstd_rand random(7);
+    far.word(0) = 0;
+    for (std::uint64_t i = 0; i < 30; i++) {
+        const XrcSrq &to = i % 2 ? one : two;
+        const Cq &cq = i % 2 ? b.recv_cq : b.send_cq;
+        std::size_t length = random() % 30000 + 1;
+        fill(near.bytes(0, length), i);
+        std::memset(far.data() + 8, 0, far.size() - 8);
+        to.post(i, {far.sge(8, 40000)});
+        initiator.post(
+            {to_srq(SendWr::send({near.sge(0, length)}).id(1), to.number()),
+             to_srq(SendWr::write({near.sge(0, length)}, remote(far, 65536)).id(2), to.number()),
+             to_srq(SendWr::read({near.sge(65536, length)}, remote(far, 65536)).id(3), to.number()),
+             to_srq(SendWr::fetch_add(near.sge(130000, 8), remote(far), 1).id(4), to.number())});
+        ASSERT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND));
+        ASSERT_TRUE(is(a.send_cq.one(), 2, IBV_WC_RDMA_WRITE));
+        ASSERT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_READ));
+        ASSERT_TRUE(is(a.send_cq.one(), 4, IBV_WC_FETCH_ADD));
+        ASSERT_TRUE(is(cq.one(), i, IBV_WC_RECV));
+        ASSERT_TRUE(filled(far.bytes(8, length), i));
+        ASSERT_TRUE(filled(far.bytes(65536, length), i));
+        ASSERT_TRUE(filled(near.bytes(65536, length), i));
+        ASSERT_EQ(near.word(130000), i);
+    }
 }
 
 TEST_F(LossCore, UcMessagesArriveWholeOrNotAtAll)

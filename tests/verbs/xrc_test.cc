@@ -51,7 +51,7 @@ protected:
     End b{device_b()};
     Xrcd xrcd = open_xrcd(b.context.get());
     XrcSrq srq{b.pd.get(), xrcd.get(), b.recv_cq.get()};
-    Qp initiator{xrc_initiator(a.pd.get(), a.send_cq.get())};
+    Qp initiator{xrc_initiator(a.pd.get(), a.send_cq.get(), {.inline_data = 300})};
     Qp target{xrc_target(b.context.get(), xrcd.get())};
     Buffer near = a.buffer(1 << 20);
     Buffer far = b.buffer(1 << 20);
@@ -87,6 +87,20 @@ TEST_F(XrcCore, SendsOfManySizes)
         EXPECT_TRUE(same(far.bytes(1000, length - first), near.bytes(first, length - first)));
         EXPECT_TRUE(all(far.bytes(1000 + length - first, 1000), 0)) << "nothing behind it";
     }
+}
+
+TEST_F(XrcCore, InlineData)
+{
+    connect();
+    std::array<std::uint8_t, 300> data{};
+    fill(data, 6);
+    const ibv_sge unregistered{reinterpret_cast<std::uintptr_t>(data.data()), 300, 0};
+    srq.post(1, {far.sge(0, 400)});
+    initiator.post(to_srq(SendWr::send({unregistered}).inlined().id(2), srq.number()));
+    EXPECT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND));
+    EXPECT_TRUE(is(b.recv_cq.one(), 1, IBV_WC_RECV));
+    EXPECT_TRUE(filled(far.bytes(0, 300), 6));
+    EXPECT_TRUE(all(far.bytes(300, 100), 0));
 }
 
 TEST_F(XrcCore, WritesAndReads)
