@@ -108,6 +108,24 @@ void wr_send_imm(ibv_qp_ex *qp, __be32 imm_data)
     }
 }
 
+void wr_send_inv(ibv_qp_ex *qp, uint32_t invalidate_rkey)
+{
+    rox_send_wqe *wqe = begin(qp, IBV_WR_SEND_WITH_INV);
+
+    if (wqe != nullptr) {
+        wqe->ex.invalidate_rkey = invalidate_rkey;
+    }
+}
+
+void wr_local_inv(ibv_qp_ex *qp, uint32_t invalidate_rkey)
+{
+    rox_send_wqe *wqe = begin(qp, IBV_WR_LOCAL_INV);
+
+    if (wqe != nullptr) {
+        wqe->ex.invalidate_rkey = invalidate_rkey;
+    }
+}
+
 void wr_set_ud_addr(ibv_qp_ex *qp, ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
     Qp::of(qp)->sq.set_ud(ah, remote_qpn, remote_qkey);
@@ -170,8 +188,9 @@ uint64_t supported_send_ops(ibv_qp_type type)
 
     switch (type) {
     case IBV_QPT_RC:
-    case IBV_QPT_XRC_SEND: return sends | writes | fetches;
-    case IBV_QPT_UC: return sends | writes;
+    case IBV_QPT_XRC_SEND:
+        return sends | writes | fetches | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV;
+    case IBV_QPT_UC: return sends | writes | IBV_QP_EX_WITH_LOCAL_INV;
     case IBV_QPT_UD: return sends;
     default: return 0;
     }
@@ -201,6 +220,12 @@ void set_send_functions(ibv_qp_ex &qp, uint64_t send_ops)
     }
     if (wants(IBV_QP_EX_WITH_SEND_WITH_IMM)) {
         qp.wr_send_imm = wr_send_imm;
+    }
+    if (wants(IBV_QP_EX_WITH_SEND_WITH_INV)) {
+        qp.wr_send_inv = wr_send_inv;
+    }
+    if (wants(IBV_QP_EX_WITH_LOCAL_INV)) {
+        qp.wr_local_inv = wr_local_inv;
     }
     qp.wr_set_ud_addr = wr_set_ud_addr;
     qp.wr_set_xrc_srqn = wr_set_xrc_srqn;

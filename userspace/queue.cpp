@@ -120,7 +120,8 @@ void SendQueue::set_xrc_srqn(uint32_t remote_srqn)
 
 void SendQueue::set_sges(std::span<const ibv_sge> list)
 {
-    if (slot_ != nullptr && put_sge_list(slot_, list, limits_) != 0) {
+    if (slot_ != nullptr &&
+        (current()->opcode == IBV_WR_LOCAL_INV || put_sge_list(slot_, list, limits_) != 0)) {
         batch_error_ = EINVAL;
     }
 }

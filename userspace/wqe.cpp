@@ -22,6 +22,7 @@ constexpr uint32_t bit(ibv_wr_opcode opcode)
 }
 
 constexpr uint32_t send_opcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
+constexpr uint32_t invalidate_opcodes = bit(IBV_WR_SEND_WITH_INV) | bit(IBV_WR_LOCAL_INV);
 constexpr uint32_t write_opcodes = bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR_RDMA_WRITE_WITH_IMM);
 constexpr uint32_t fetch_opcodes = bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
                                    bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
@@ -33,8 +34,9 @@ constexpr uint32_t legal_opcodes(ibv_qp_type type)
 {
     switch (type) {
     case IBV_QPT_RC:
-    case IBV_QPT_XRC_SEND: return send_opcodes | write_opcodes | fetch_opcodes;
-    case IBV_QPT_UC: return send_opcodes | write_opcodes;
+    case IBV_QPT_XRC_SEND:
+        return send_opcodes | invalidate_opcodes | write_opcodes | fetch_opcodes;
+    case IBV_QPT_UC: return send_opcodes | bit(IBV_WR_LOCAL_INV) | write_opcodes;
     case IBV_QPT_UD: return send_opcodes;
     default: return 0;
     }
@@ -162,7 +164,7 @@ int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits
     wqe.wr_id = wr.wr_id;
     wqe.opcode = wr.opcode;
     wqe.send_flags = wr.send_flags;
-    wqe.ex.imm_data = wr.imm_data;
+    wqe.ex.imm_data = wr.imm_data; // or invalidate_rkey: a union there and here
     if (limits.type == IBV_QPT_XRC_SEND) {
         wqe.xrc_srqn = wr.qp_type.xrc.remote_srqn;
     }
@@ -171,7 +173,8 @@ int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits
     }
     *send_header(slot) = wqe;
 
-    const std::span<const ibv_sge> list(wr.sg_list, num_sge);
+    /* It has no payload, so its SGE list means nothing. */
+    const std::span<const ibv_sge> list(wr.sg_list, wr.opcode == IBV_WR_LOCAL_INV ? 0 : num_sge);
 
     if ((wr.send_flags & IBV_SEND_INLINE) == 0) {
         return put_sge_list(slot, list, limits);

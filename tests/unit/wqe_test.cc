@@ -90,6 +90,27 @@ TEST_F(SendWqeTest, SendWithImmediateKeepsItsByteOrder)
     EXPECT_EQ(bytes(64), header(3, 5, 0, 0, 0x04030201));
 }
 
+TEST_F(SendWqeTest, SendWithInvalidateHasTheKeyInHostOrder)
+{
+    wr.opcode = IBV_WR_SEND_WITH_INV;
+    wr.invalidate_rkey = 0x01020304;
+    wr.num_sge = 1;
+    ASSERT_EQ(encode(), 0);
+    EXPECT_EQ(bytes(64), header(IBV_WR_SEND_WITH_INV, 0, 1, 0, 0x01020304));
+    EXPECT_EQ(encode(IBV_QPT_UC), EINVAL);
+}
+
+TEST_F(SendWqeTest, LocalInvalidateHasNoPayload)
+{
+    wr.opcode = IBV_WR_LOCAL_INV;
+    wr.invalidate_rkey = 0x01020304;
+    wr.num_sge = 2;
+    ASSERT_EQ(encode(), 0);
+    EXPECT_EQ(bytes(64), header(IBV_WR_LOCAL_INV, 0, 0, 0, 0x01020304));
+    wr.send_flags = IBV_SEND_INLINE;
+    EXPECT_EQ(encode(), EINVAL);
+}
+
 TEST_F(SendWqeTest, Write)
 {
     wr.opcode = IBV_WR_RDMA_WRITE;
@@ -274,11 +295,14 @@ TEST_F(SendWqeTest, EachTypeTakesItsOwnOpcodesAndNoOther)
         std::memcpy(&wr.opcode, &opcode, sizeof(opcode)); // as a C program can
         wr.wr.ud.ah = nullptr;
         EXPECT_EQ(encode(IBV_QPT_RC) == 0,
-                  has(sends, opcode) || has(writes, opcode) || has(fetches, opcode))
+                  has(sends, opcode) || has(writes, opcode) || has(fetches, opcode) ||
+                      opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_LOCAL_INV)
+            << opcode;
+        EXPECT_EQ(encode(IBV_QPT_UC) == 0,
+                  has(sends, opcode) || has(writes, opcode) || opcode == IBV_WR_LOCAL_INV)
             << opcode;
         EXPECT_EQ(encode(IBV_QPT_XRC_SEND) == 0, encode(IBV_QPT_RC) == 0) << opcode;
         EXPECT_EQ(encode(IBV_QPT_XRC_RECV), EINVAL) << opcode;
-        EXPECT_EQ(encode(IBV_QPT_UC) == 0, has(sends, opcode) || has(writes, opcode)) << opcode;
         wr.wr.ud.ah = &ah.ah;
         EXPECT_EQ(encode(IBV_QPT_UD) == 0, has(sends, opcode)) << opcode;
         EXPECT_EQ(encode(IBV_QPT_RAW_PACKET), EINVAL) << opcode;
