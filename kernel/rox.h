@@ -23,6 +23,7 @@ enum rox_limits {
 	ROX_MAX_CQ		= SZ_1M,
 	ROX_MAX_SRQ		= SZ_1M,
 	ROX_MAX_MR		= SZ_1M,
+	ROX_MAX_MW		= SZ_1M,
 	ROX_MAX_PD		= SZ_1M,
 	ROX_MAX_AH		= SZ_1M,
 	ROX_MAX_QP_WR		= SZ_32K,
@@ -53,7 +54,7 @@ struct rox_qp_slot;
  * @ndev_tracker: tracker of that reference
  * @net: the namespace's sockets and receive hooks (net/net.h); held likewise
  * @net_node: in @net's list of devices
- * @mrs: struct rox_mr by key index (RCU)
+ * @mrs: struct rox_mr, memory windows among them, by key index (RCU)
  * @ahs: struct rox_ah by index (RCU)
  * @ah_next: where the search for a free index begins
  * @xsrqs: struct rox_xsrq by number (RCU)
@@ -69,6 +70,7 @@ struct rox_qp_slot;
  * @num_cq: see @num_qp
  * @num_srq: see @num_qp
  * @num_mr: see @num_qp
+ * @num_mw: see @num_qp
  * @num_ah: see @num_qp
  * @mcast_lock: protects @mcgs and @num_mcg
  * @mcgs: multicast groups that QPs are attached to (RCU)
@@ -103,6 +105,7 @@ struct rox_dev {
 	atomic_t num_cq;
 	atomic_t num_srq;
 	atomic_t num_mr;
+	atomic_t num_mw;
 	atomic_t num_ah;
 
 	struct mutex mcast_lock;	/* @mcgs, @num_mcg */

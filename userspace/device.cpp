@@ -73,10 +73,12 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
 {
     rdmacore::verbs_context_ops ops = {};
 
+    ops.alloc_mw = alloc_mw;
     ops.alloc_parent_domain = alloc_parent_domain;
     ops.alloc_pd = alloc_pd;
     ops.alloc_td = alloc_td;
     ops.attach_mcast = rdmacore::ibv_cmd_attach_mcast;
+    ops.bind_mw = bind_mw;
     ops.close_xrcd = close_xrcd;
     ops.create_ah = create_ah;
     ops.create_cq = create_cq;
@@ -85,6 +87,7 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
     ops.create_qp_ex = create_qp_ex;
     ops.create_srq = create_srq;
     ops.create_srq_ex = create_srq_ex;
+    ops.dealloc_mw = dealloc_mw;
     ops.dealloc_pd = dealloc_pd;
     ops.dealloc_td = dealloc_td;
     ops.dereg_mr = dereg_mr;

@@ -62,6 +62,10 @@ struct Mr : HeapObject {
     rdmacore::verbs_mr vmr;
 };
 
+struct Mw : HeapObject {
+    ibv_mw mw;
+};
+
 struct Cq : HeapObject {
     rdmacore::verbs_cq vcq;
     CompletionQueue queue;

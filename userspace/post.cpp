@@ -126,6 +126,12 @@ void wr_local_inv(ibv_qp_ex *qp, uint32_t invalidate_rkey)
     }
 }
 
+void wr_bind_mw(ibv_qp_ex *qp, ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info *bind_info)
+{
+    begin(qp, IBV_WR_BIND_MW);
+    Qp::of(qp)->sq.set_bind(mw, rkey, *bind_info);
+}
+
 void wr_set_ud_addr(ibv_qp_ex *qp, ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
     Qp::of(qp)->sq.set_ud(ah, remote_qpn, remote_qkey);
@@ -186,11 +192,12 @@ uint64_t supported_send_ops(ibv_qp_type type)
     constexpr uint64_t fetches = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
+    constexpr uint64_t keys = IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+
     switch (type) {
     case IBV_QPT_RC:
-    case IBV_QPT_XRC_SEND:
-        return sends | writes | fetches | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV;
-    case IBV_QPT_UC: return sends | writes | IBV_QP_EX_WITH_LOCAL_INV;
+    case IBV_QPT_XRC_SEND: return sends | writes | fetches | keys | IBV_QP_EX_WITH_SEND_WITH_INV;
+    case IBV_QPT_UC: return sends | writes | keys;
     case IBV_QPT_UD: return sends;
     default: return 0;
     }
@@ -223,6 +230,9 @@ void set_send_functions(ibv_qp_ex &qp, uint64_t send_ops)
     }
     if (wants(IBV_QP_EX_WITH_SEND_WITH_INV)) {
         qp.wr_send_inv = wr_send_inv;
+    }
+    if (wants(IBV_QP_EX_WITH_BIND_MW)) {
+        qp.wr_bind_mw = wr_bind_mw;
     }
     if (wants(IBV_QP_EX_WITH_LOCAL_INV)) {
         qp.wr_local_inv = wr_local_inv;

@@ -92,6 +92,13 @@ rox_send_wqe *SendQueue::begin(uint64_t wr_id, ibv_wr_opcode opcode, unsigned in
     return current();
 }
 
+void SendQueue::set_bind(const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info)
+{
+    if (slot_ != nullptr && make_posted_bind(current()->wr.bind, mw, rkey, info) != 0) {
+        batch_error_ = EINVAL;
+    }
+}
+
 void SendQueue::set_ud(const ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
     if (slot_ == nullptr) {
@@ -121,7 +128,7 @@ void SendQueue::set_xrc_srqn(uint32_t remote_srqn)
 void SendQueue::set_sges(std::span<const ibv_sge> list)
 {
     if (slot_ != nullptr &&
-        (current()->opcode == IBV_WR_LOCAL_INV || put_sge_list(slot_, list, limits_) != 0)) {
+        (!has_payload(current()->opcode) || put_sge_list(slot_, list, limits_) != 0)) {
         batch_error_ = EINVAL;
     }
 }

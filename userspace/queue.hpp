@@ -61,6 +61,7 @@ public:
     void start();
     /// A new work request, or nullptr after an error. Its operation is the caller's to fill in.
     rox_send_wqe *begin(uint64_t wr_id, ibv_wr_opcode opcode, unsigned int flags);
+    void set_bind(const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info);
     void set_ud(const ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey);
     void set_xrc_srqn(uint32_t remote_srqn);
     void set_sges(std::span<const ibv_sge> list);

@@ -30,6 +30,11 @@ int dereg_mr(rdmacore::verbs_mr *vmr);
 ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr);
 int destroy_ah(ibv_ah *ah);
 
+/* mw.cpp */
+ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type);
+int dealloc_mw(ibv_mw *mw);
+int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind);
+
 /* cq.cpp */
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr);

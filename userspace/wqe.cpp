@@ -22,7 +22,7 @@ constexpr uint32_t bit(ibv_wr_opcode opcode)
 }
 
 constexpr uint32_t send_opcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
-constexpr uint32_t invalidate_opcodes = bit(IBV_WR_SEND_WITH_INV) | bit(IBV_WR_LOCAL_INV);
+constexpr uint32_t key_opcodes = bit(IBV_WR_LOCAL_INV) | bit(IBV_WR_BIND_MW);
 constexpr uint32_t write_opcodes = bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR_RDMA_WRITE_WITH_IMM);
 constexpr uint32_t fetch_opcodes = bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
                                    bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
@@ -35,8 +35,9 @@ constexpr uint32_t legal_opcodes(ibv_qp_type type)
     switch (type) {
     case IBV_QPT_RC:
     case IBV_QPT_XRC_SEND:
-        return send_opcodes | invalidate_opcodes | write_opcodes | fetch_opcodes;
-    case IBV_QPT_UC: return send_opcodes | bit(IBV_WR_LOCAL_INV) | write_opcodes;
+        return send_opcodes | bit(IBV_WR_SEND_WITH_INV) | key_opcodes | write_opcodes |
+               fetch_opcodes;
+    case IBV_QPT_UC: return send_opcodes | key_opcodes | write_opcodes;
     case IBV_QPT_UD: return send_opcodes;
     default: return 0;
     }
@@ -74,6 +75,8 @@ int put_operation(rox_send_wqe &wqe, const ibv_send_wr &wr, ibv_qp_type type)
         wqe.wr.rdma.swap = wr.wr.atomic.swap;
         wqe.wr.rdma.rkey = wr.wr.atomic.rkey;
         return 0;
+    case IBV_WR_BIND_MW:
+        return make_posted_bind(wqe.wr.bind, wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
     default: break;
     }
 
@@ -117,6 +120,33 @@ bool opcode_is_legal(ibv_qp_type type, uint32_t opcode)
 uint32_t ah_number(const ibv_ah *ah)
 {
     return object_of<const Ah>(ah)->number;
+}
+
+int make_bind(rox_bind &bind, const ibv_mw &mw, uint32_t rkey, const ibv_mw_bind_info &info)
+{
+    constexpr unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                   IBV_ACCESS_ZERO_BASED | IBV_ACCESS_OPTIONAL_RANGE;
+    const bool bound = info.mr != nullptr;
+
+    if ((info.mw_access_flags & ~known) != 0 || (!bound && info.length != 0)) {
+        return EINVAL;
+    }
+    bind = {.addr = info.addr,
+            .length = info.length,
+            .mr_lkey = bound ? info.mr->lkey : 0,
+            .mw_rkey = mw.rkey,
+            .new_rkey = rkey,
+            .access = info.mw_access_flags};
+    return 0;
+}
+
+int make_posted_bind(rox_bind &bind, const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info)
+{
+    if (mw == nullptr || mw->type != IBV_MW_TYPE_2 || info.mr == nullptr || info.length == 0) {
+        return EINVAL;
+    }
+    return make_bind(bind, *mw, rkey, info);
 }
 
 int put_sge_list(std::byte *slot, std::span<const ibv_sge> list, const SendLimits &limits)
@@ -173,8 +203,7 @@ int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits
     }
     *send_header(slot) = wqe;
 
-    /* It has no payload, so its SGE list means nothing. */
-    const std::span<const ibv_sge> list(wr.sg_list, wr.opcode == IBV_WR_LOCAL_INV ? 0 : num_sge);
+    const std::span<const ibv_sge> list(wr.sg_list, has_payload(wr.opcode) ? num_sge : 0);
 
     if ((wr.send_flags & IBV_SEND_INLINE) == 0) {
         return put_sge_list(slot, list, limits);

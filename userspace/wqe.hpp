@@ -37,8 +37,23 @@ constexpr bool opcode_takes_inline(ibv_wr_opcode opcode)
            opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
 }
 
+/// Operations on keys have none, and an SGE list that comes with one means nothing.
+constexpr bool has_payload(uint32_t opcode)
+{
+    return opcode != IBV_WR_LOCAL_INV && opcode != IBV_WR_BIND_MW;
+}
+
 /// The number by which the kernel knows an address handle.
 uint32_t ah_number(const ibv_ah *ah);
+
+/**
+ * What a work request says that binds @p mw, of any type, under the key @p rkey.
+ * @return 0 or EINVAL
+ */
+int make_bind(rox_bind &bind, const ibv_mw &mw, uint32_t rkey, const ibv_mw_bind_info &info);
+
+/// The same as the program posts it, which is only for windows of type 2 and does not unbind.
+int make_posted_bind(rox_bind &bind, const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info);
 
 /// Writes the SGE list of a send WQE. 0 or EINVAL.
 int put_sge_list(std::byte *slot, std::span<const ibv_sge> list, const SendLimits &limits);

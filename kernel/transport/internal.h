@@ -95,7 +95,8 @@ static inline bool rox_wqe_is_atomic(const struct rox_swqe *wqe)
 /* Operations on keys: in order with the others, but they send nothing and take no PSN. */
 static inline bool rox_wqe_is_local(const struct rox_swqe *wqe)
 {
-	return wqe->opcode == IB_WR_LOCAL_INV || wqe->opcode == IB_WR_REG_MR;
+	return wqe->opcode == IB_WR_LOCAL_INV || wqe->opcode == IB_WR_BIND_MW ||
+	       wqe->opcode == IB_WR_REG_MR;
 }
 
 static inline u32 rox_window_max(const struct rox_qp *qp)

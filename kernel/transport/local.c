@@ -21,7 +21,9 @@ static int rox_local_execute(struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	if (wqe->opcode == IB_WR_REG_MR)
 		return rox_mr_register(qp->dev, qp->ibqp.pd, wqe->rkey, wqe->compare_add);
-	return rox_mr_invalidate(qp->dev, qp->ibqp.pd, wqe->inv_rkey);
+	if (wqe->opcode == IB_WR_BIND_MW)
+		return rox_mw_bind(qp, &wqe->bind);
+	return rox_key_invalidate(qp, qp->ibqp.pd, wqe->inv_rkey);
 }
 
 bool rox_local_run(struct rox_qp *qp, struct rox_swqe *wqe)

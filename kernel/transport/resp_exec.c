@@ -134,8 +134,7 @@ static struct rox_iter *rox_recv_iter(struct rox_qp *qp)
 	if (recv->iter_valid)
 		return it;
 	if (recv->kind == ROX_KIND_WRITE)
-		rox_iter_init(it, qp->dev, recv->pd, &recv->write, 1,
-			      IB_ACCESS_REMOTE_WRITE, qp->user);
+		rox_iter_init_remote(it, qp, &recv->write, IB_ACCESS_REMOTE_WRITE);
 	else
 		rox_iter_init(it, qp->dev, recv->pd, recv->recv->sge, recv->recv->num_sge,
 			      IB_ACCESS_LOCAL_WRITE, qp->user);
@@ -192,7 +191,7 @@ static enum rox_verdict rox_send_error(struct rox_qp *qp, enum ib_wc_status stat
 static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	rox_recv_iter_end(qp);
-	switch (rox_mr_invalidate(qp->dev, qp->recv.pd, pkt->ext.ieth_rkey)) {
+	switch (rox_key_invalidate(qp, qp->recv.pd, pkt->ext.ieth_rkey)) {
 	case 0:
 		return ROX_V_OK;
 	case -EBUSY:
@@ -253,8 +252,8 @@ static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt 
 	recv->left = pkt->ext.reth.len;
 	recv->received = 0;
 	if (recv->left) {
-		mr = rox_mr_get(qp->dev, recv->pd, recv->write.lkey, recv->write.addr,
-				recv->left, IB_ACCESS_REMOTE_WRITE, qp->user);
+		mr = rox_mr_get_remote(qp, recv->write.lkey, recv->write.addr, recv->left,
+				       IB_ACCESS_REMOTE_WRITE);
 		if (IS_ERR(mr))
 			return ROX_V_REM_ACCESS;
 		rox_mr_put(mr);

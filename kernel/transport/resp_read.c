@@ -61,7 +61,7 @@ int rox_read_continue(struct rox_qp *qp, int bursts)
 		return bursts;
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_read_resume(qp);
-	rox_iter_init(&it, qp->dev, qp->recv.pd, &job->sge, 1, IB_ACCESS_REMOTE_READ, qp->user);
+	rox_iter_init_remote(&it, qp, &job->sge, IB_ACCESS_REMOTE_READ);
 	if (job->sent)
 		rox_iter_seek(&it, (u64)job->sent * qp->mtu);
 	while (bursts && job->active) {
@@ -87,7 +87,7 @@ static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len)
 
 	if (!len)
 		return true;
-	mr = rox_mr_get(qp->dev, qp->recv.pd, rkey, va, len, IB_ACCESS_REMOTE_READ, qp->user);
+	mr = rox_mr_get_remote(qp, rkey, va, len, IB_ACCESS_REMOTE_READ);
 	if (IS_ERR(mr))
 		return false;
 	rox_mr_put(mr);
@@ -186,8 +186,8 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_ATOMIC) || !recv->num_res ||
 	    pkt->payload_len || (pkt->ext.atomic.va & 7))
 		return ROX_V_INV_REQ;
-	mr = rox_mr_get(qp->dev, recv->pd, pkt->ext.atomic.rkey, pkt->ext.atomic.va,
-			sizeof(u64), IB_ACCESS_REMOTE_ATOMIC, qp->user);
+	mr = rox_mr_get_remote(qp, pkt->ext.atomic.rkey, pkt->ext.atomic.va, sizeof(u64),
+			       IB_ACCESS_REMOTE_ATOMIC);
 	if (IS_ERR(mr))
 		return ROX_V_REM_ACCESS;
 	p = rox_mr_map(mr, pkt->ext.atomic.va, &len);

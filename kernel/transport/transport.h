@@ -65,6 +65,7 @@ enum rox_side_work {
  * @rkey: likewise
  * @compare_add: ATOMIC
  * @swap: ATOMIC
+ * @bind: BIND_MW
  * @ah: UD, a reference until it is sent
  * @remote_qpn: UD
  * @remote_qkey: UD
@@ -91,10 +92,15 @@ struct rox_swqe {
 		__be32 imm;
 		u32 inv_rkey;
 	};
-	u32 rkey;
-	u64 remote_addr;
-	u64 compare_add;
-	u64 swap;
+	union {
+		struct {
+			u32 rkey;
+			u64 remote_addr;
+			u64 compare_add;
+			u64 swap;
+		};
+		struct rox_bind bind;
+	};
 	struct rox_ah *ah;
 	u32 remote_qpn;
 	u32 remote_qkey;

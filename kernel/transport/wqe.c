@@ -20,6 +20,7 @@ static const struct rox_wr_info rox_wr_table[] = {
 	[IB_WR_ATOMIC_FETCH_AND_ADD]	= { true, false, false, IB_WC_FETCH_ADD },
 	[IB_WR_SEND_WITH_INV]		= { true, false, false, IB_WC_SEND },
 	[IB_WR_LOCAL_INV]		= { true, true, false, IB_WC_LOCAL_INV },
+	[IB_WR_BIND_MW]			= { true, true, false, IB_WC_BIND_MW },
 	[IB_WR_REG_MR]			= { true, true, false, IB_WC_REG_MR },
 };
 
@@ -124,6 +125,10 @@ static u8 rox_wqe_load(struct rox_qp *qp, struct rox_swqe *wqe,
 		return IB_WC_LOC_QP_OP_ERR;
 	wqe->opcode = hdr->opcode;
 	wqe->wc_opcode = rox_wr_table[hdr->opcode].wc_opcode;
+	if (unlikely(wqe->opcode == IB_WR_BIND_MW)) {
+		wqe->bind = hdr->wr.bind;
+		return IB_WC_SUCCESS;
+	}
 	status = rox_wqe_payload(qp, wqe, hdr);
 	if (status)
 		return status;

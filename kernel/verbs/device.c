@@ -36,6 +36,7 @@ static void rox_device_limits(struct ib_device_attr *attr)
 	attr->max_cq = ROX_MAX_CQ;
 	attr->max_cqe = ROX_MAX_CQE;
 	attr->max_mr = ROX_MAX_MR;
+	attr->max_mw = ROX_MAX_MW;
 	attr->max_pd = ROX_MAX_PD;
 	attr->max_ah = ROX_MAX_AH;
 	attr->max_srq = ROX_MAX_SRQ;
@@ -68,7 +69,8 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 				 IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
 				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
 				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_MEM_MGT_EXTENSIONS |
-				 IB_DEVICE_XRC;
+				 IB_DEVICE_XRC | IB_DEVICE_MEM_WINDOW |
+				 IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_BLOCK_MULTICAST_LOOPBACK;
 	/* The processor's own atomic instructions on the pages of the program. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;
@@ -244,6 +246,8 @@ const struct ib_device_ops rox_verbs_ops = {
 	.dereg_mr = rox_dereg_mr,
 	.alloc_mr = rox_alloc_mr,
 	.map_mr_sg = rox_map_mr_sg,
+	.alloc_mw = rox_alloc_mw,
+	.dealloc_mw = rox_dealloc_mw,
 
 	ROX_OPS_CREATE_CQ
 	ROX_OPS_RESIZE_CQ
@@ -270,6 +274,7 @@ const struct ib_device_ops rox_verbs_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, rox_ucontext, ibuc),
 	INIT_RDMA_OBJ_SIZE(ib_pd, rox_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_ah, rox_ib_ah, ibah),
+	INIT_RDMA_OBJ_SIZE(ib_mw, rox_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_cq, rox_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_srq, rox_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_qp, rox_qp, ibqp),

@@ -35,9 +35,24 @@ void rox_iter_init(struct rox_iter *it, struct rox_dev *dev, struct ib_pd *pd,
 	};
 }
 
+void rox_iter_init_remote(struct rox_iter *it, const struct rox_qp *qp,
+			  const struct rox_sge *sge, int access)
+{
+	*it = (struct rox_iter) {
+		.dev = qp->dev,
+		.sge = sge,
+		.num_sge = 1,
+		.access = access,
+		.peer_of = qp,
+	};
+}
+
 /* An SGE is looked up as a whole: a list is good or bad wherever it is begun. */
 static struct rox_mr *rox_iter_lookup(const struct rox_iter *it, const struct rox_sge *sge)
 {
+	if (it->peer_of)
+		return rox_mr_get_remote(it->peer_of, sge->lkey, sge->addr, sge->length,
+					 it->access);
 	return rox_mr_get(it->dev, it->pd, sge->lkey, sge->addr, sge->length, it->access,
 			  it->user);
 }

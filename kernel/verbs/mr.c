@@ -11,7 +11,7 @@
 
 /* Tries for an unused random index; with 1M of 16M in use, 32 misses in a row are 2^-128. */
 #define ROX_KEY_TRIES 32
-/* The offset in the first block is kept in 32 bits. */
+/* log2 of the largest block. */
 #define ROX_MAX_BLOCK_SHIFT 31
 
 #define ROX_ACCESS_KNOWN (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
@@ -58,48 +58,89 @@ static bool rox_dma_addr_ok(u64 addr, u64 len, int access)
 	       virt_addr_valid(ib_virt_dma_to_ptr(addr + len - 1));
 }
 
+/* A window has no lkey, and one of type 2 is for one QP. */
+static int rox_mr_check_special(const struct rox_mr *mr, u64 addr, u64 len, int access,
+				bool user, u32 qpn)
+{
+	if (mr->type == ROX_MR_WINDOW)
+		return qpn && (!mr->win.type2 || mr->win.qpn == qpn) ? 0 : -EPERM;
+	if (user)
+		return -EPERM;
+	return rox_dma_addr_ok(addr, len, access) ? 0 : -ERANGE;
+}
+
 static int rox_mr_check(const struct rox_mr *mr, struct ib_pd *pd, u64 addr, u64 len,
-			int access, bool user)
+			int access, bool user, u32 qpn)
 {
 	u64 off = addr - mr->iova;
+	int err;
 
-	if (mr->ibmr.pd != pd || (user && mr->type == ROX_MR_DMA))
+	if (mr->ibmr.pd != pd)
 		return -EPERM;
+	if (unlikely(mr->type >= ROX_MR_DMA)) {
+		err = rox_mr_check_special(mr, addr, len, access, user, qpn);
+		if (err)
+			return err;
+	}
 	if ((mr->access & access) != access)
 		return -EACCES;
-	if (mr->type == ROX_MR_DMA && !rox_dma_addr_ok(addr, len, access))
-		return -ERANGE;
 	if (len && (addr < mr->iova || len > mr->length || off > mr->length - len))
 		return -ERANGE;
 	return 0;
 }
 
-struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 addr,
-			  u64 len, int access, bool user)
+/* By a key that is good, with a reference; NULL if there is none. */
+static struct rox_mr *rox_mr_find(struct rox_dev *dev, u32 key)
 {
 	u32 index = key >> 8;
 	struct rox_mr *mr;
-	int err;
 
 	rcu_read_lock();
 	mr = rhashtable_lookup(&dev->mrs, &index, rox_mr_params);
-	/* What rox_mr_register() has set is read after its flag. */
-	if (!mr || READ_ONCE(mr->key) != key || !smp_load_acquire(&mr->valid))
+	if (mr && (READ_ONCE(mr->key) != key || !READ_ONCE(mr->valid) ||
+		   !refcount_inc_not_zero(&mr->ref)))
+		mr = NULL;
+	rcu_read_unlock();
+	return mr;
+}
+
+/* @qpn: the QP that a peer uses the key through, 0 if it is used locally. */
+static __always_inline struct rox_mr *rox_mr_lookup(struct rox_dev *dev, struct ib_pd *pd, u32 key,
+						    u64 addr, u64 len, int access, bool user,
+						    u32 qpn)
+{
+	struct rox_mr *mr = rox_mr_find(dev, key);
+	int err;
+
+	if (!mr)
+		return ERR_PTR(-ENOENT);
+	/*
+	 * The reference before the look; rox_mr_invalidate() does it the other way
+	 * round. What is seen from here on stays until the reference is gone.
+	 */
+	smp_mb__after_atomic();
+	/* What a registration or a bind has set is read after its flag. */
+	if (unlikely(!smp_load_acquire(&mr->valid) || READ_ONCE(mr->key) != key))
 		err = -ENOENT;
 	else
-		err = rox_mr_check(mr, pd, addr, len, access, user);
-	if (!err && !refcount_inc_not_zero(&mr->ref))
-		err = -ENOENT;
-	rcu_read_unlock();
-	if (err)
-		return ERR_PTR(err);
-	/* The reference before the look; rox_mr_invalidate() does it the other way round. */
-	smp_mb__after_atomic();
-	if (unlikely(!READ_ONCE(mr->valid))) {
-		rox_mr_put(mr);
-		return ERR_PTR(-ENOENT);
-	}
-	return mr;
+		err = rox_mr_check(mr, pd, addr, len, access, user, qpn);
+	if (likely(!err))
+		return mr;
+	rox_mr_put(mr);
+	return ERR_PTR(err);
+}
+
+struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 addr,
+			  u64 len, int access, bool user)
+{
+	return rox_mr_lookup(dev, pd, key, addr, len, access, user, 0);
+}
+
+struct rox_mr *rox_mr_get_remote(const struct rox_qp *qp, u32 key, u64 addr, u64 len,
+				 int access)
+{
+	return rox_mr_lookup(qp->dev, qp->recv.pd, key, addr, len, access, qp->user,
+			     qp->ibqp.qp_num);
 }
 
 /**
@@ -169,23 +210,30 @@ int rox_mr_publish(struct rox_dev *dev, struct rox_mr *mr)
 	return err;
 }
 
+static atomic_t *rox_mr_count(struct rox_dev *dev, enum rox_mr_type type)
+{
+	return type == ROX_MR_WINDOW ? &dev->num_mw : &dev->num_mr;
+}
+
 struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int access)
 {
 	struct rox_dev *dev = to_rox_dev(ibpd->device);
+	atomic_t *count = rox_mr_count(dev, type);
 	struct rox_mr *mr;
 
-	if (rox_count_object(&dev->num_mr, ROX_MAX_MR))
+	if (rox_count_object(count, type == ROX_MR_WINDOW ? ROX_MAX_MW : ROX_MAX_MR))
 		return NULL;
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr) {
-		atomic_dec(&dev->num_mr);
+		atomic_dec(count);
 		return NULL;
 	}
 	mr->ibmr.device = ibpd->device;
 	mr->ibmr.pd = ibpd;
 	mr->type = type;
 	mr->access = access;
-	mr->valid = type != ROX_MR_FRWR;
+	mr->valid = type == ROX_MR_USER || type == ROX_MR_DMA;
+	spin_lock_init(&mr->win.lock);
 	refcount_set(&mr->ref, 1);
 	init_completion(&mr->gone);
 	return mr;
@@ -197,7 +245,7 @@ void rox_mr_free(struct rox_mr *mr)
 
 	ib_umem_release(mr->umem);
 	kvfree(mr->blocks);
-	atomic_dec(&dev->num_mr);
+	atomic_dec(rox_mr_count(dev, mr->type));
 	kfree_rcu(mr, rcu);
 }
 
@@ -332,14 +380,17 @@ struct ib_mr *rox_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iov
  * @ibmr: region
  * @udata: not used
  *
- * When it returns, nobody accesses the memory through it.
- * Return: 0.
+ * When it has returned 0, nobody accesses the memory through it.
+ * Return: 0, or -EBUSY while memory windows are bound to it.
  */
 int rox_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct rox_dev *dev = to_rox_dev(ibmr->device);
 	struct rox_mr *mr = to_rox_mr(ibmr);
 
+	/* From here on none can be bound. */
+	if (atomic_cmpxchg(&mr->windows, 0, -1))
+		return -EBUSY;
 	rhashtable_remove_fast(&dev->mrs, &mr->node, rox_mr_params);
 	rox_mr_put(mr);
 	wait_for_completion(&mr->gone);

@@ -7,19 +7,41 @@
 
 #include "../rox.h"
 
+struct rox_qp;
+
 enum rox_mr_type {
-	ROX_MR_DMA,	/* all of kernel memory, kernel users only */
 	ROX_MR_USER,	/* pinned user pages */
 	ROX_MR_FRWR,	/* fast registration, kernel users only */
+	/* From here on an access is checked for more than PD, rights and range. */
+	ROX_MR_DMA,	/* all of kernel memory, kernel users only */
+	ROX_MR_WINDOW,	/* memory window: a part of another region, for peers only */
 };
 
 /**
- * struct rox_mr - a memory region
- * @ibmr: the RDMA core's object; lkey and rkey are the same number
+ * struct rox_window - what a memory window has and a region has not
+ * @lock: one bind or invalidate at a time; bottom halves disabled
+ * @parent: the region that it is bound to, which counts it in @windows, or NULL
+ * @type2: window of type 2B: bound to a QP, and free before it is bound again
+ * @dead: being deallocated
+ * @qpn: type 2: the QP whose peer may use it
+ */
+struct rox_window {
+	spinlock_t lock;	/* all that a bind changes */
+	struct rox_mr *parent;
+	bool type2;
+	bool dead;
+	u32 qpn;
+};
+
+/**
+ * struct rox_mr - a memory region, or a memory window
+ * @ibmr: the RDMA core's object; lkey and rkey are the same number. Of a window
+ *	only device and PD are valid
  * @node: in rox_dev.mrs, keyed by @index
  * @index: upper 24 bits of the key, random and unique
- * @key: the key that is good now; for FRWR its owner chooses the lower 8 bits
- * @valid: may be accessed; always, but for FRWR
+ * @key: the key that is good now; for FRWR and windows their owner chooses the
+ *	lower 8 bits
+ * @valid: may be accessed; always, but for FRWR and windows
  * @ref: one for the table, one for each iterator that stands on it
  * @gone: completed when @ref reaches 0
  * @type: enum rox_mr_type
@@ -28,10 +50,12 @@ enum rox_mr_type {
  * @length: bytes
  * @offset: of byte 0 in the first block
  * @page_shift: log2 of the block size; a huge page is one block
- * @blocks: kernel address of each block
+ * @blocks: kernel address of each block; a window's are those of @parent
  * @nblocks: their number
  * @max_blocks: FRWR: as many as there is room for
  * @umem: pinned pages
+ * @windows: windows that are bound to the region; -1 if none can be any more
+ * @win: window: see there
  * @rcu: for freeing after the table's readers
  */
 struct rox_mr {
@@ -46,12 +70,14 @@ struct rox_mr {
 	int access;
 	u64 iova;
 	u64 length;
-	u32 offset;
+	u64 offset;
 	u8 page_shift;
 	unsigned long *blocks;
 	u32 nblocks;
 	u32 max_blocks;
 	struct ib_umem *umem;
+	atomic_t windows;
+	struct rox_window win;
 	struct rcu_head rcu;
 };
 
@@ -75,6 +101,9 @@ static inline struct rox_mr *to_rox_mr(struct ib_mr *ibmr)
  */
 struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 addr,
 			  u64 len, int access, bool user);
+/* The same for the peer of @qp, who may use memory windows, too. */
+struct rox_mr *rox_mr_get_remote(const struct rox_qp *qp, u32 key, u64 addr, u64 len,
+				 int access);
 void rox_mr_put(struct rox_mr *mr);
 /* An MR that nobody can find yet; NULL on no memory or too many. */
 struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int access);
@@ -93,7 +122,7 @@ void *rox_mr_map(const struct rox_mr *mr, u64 addr, size_t *len);
  * Holds a reference on the MR it stands on until it leaves it; rox_iter_end()
  * lets go. It may be copied only when it holds none (after rox_iter_end()).
  * Between bursts it is ended, so that dereg_mr never waits for a message; the
- * next use looks the key up again.
+ * next use looks the key up again. With @peer_of the list is that QP's peer's.
  */
 struct rox_iter {
 	struct rox_dev *dev;
@@ -104,11 +133,15 @@ struct rox_iter {
 	u32 off;
 	int access;
 	bool user;
+	const struct rox_qp *peer_of;
 	struct rox_mr *mr;
 };
 
 void rox_iter_init(struct rox_iter *it, struct rox_dev *dev, struct ib_pd *pd,
 		   const struct rox_sge *sge, u32 num_sge, int access, bool user);
+/* For what the peer of @qp names: one element, looked up by rox_mr_get_remote(). */
+void rox_iter_init_remote(struct rox_iter *it, const struct rox_qp *qp,
+			  const struct rox_sge *sge, int access);
 /* Looks up every SGE once, whole: 0, or the first error of rox_mr_get(). */
 int rox_iter_check(struct rox_iter *it);
 /* Goes to @offset bytes from the beginning of the list. */
@@ -138,5 +171,23 @@ int rox_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 		  unsigned int *sg_offset);
 int rox_mr_register(struct rox_dev *dev, struct ib_pd *pd, u32 key, int access);
 int rox_mr_invalidate(struct rox_dev *dev, struct ib_pd *pd, u32 key);
+
+/* memory windows (verbs/mw.c) */
+
+/**
+ * struct rox_mw - memory window
+ * @ibmw: the RDMA core's object; must be first
+ * @mr: how keys lead to it
+ */
+struct rox_mw {
+	struct ib_mw ibmw;
+	struct rox_mr *mr;
+};
+
+int rox_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int rox_dealloc_mw(struct ib_mw *ibmw);
+int rox_mw_bind(struct rox_qp *qp, const struct rox_bind *bind);
+/* LOCAL_INV of @qp or SEND with invalidate to it, of window or region; as rox_mr_invalidate(). */
+int rox_key_invalidate(struct rox_qp *qp, struct ib_pd *pd, u32 key);
 
 #endif /* ROX_MR_H */

@@ -287,6 +287,33 @@ int ibv_cmd_dereg_mr(verbs_mr *vmr)
     return 0;
 }
 
+int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, alloc_mw_cmd *, size_t cmd_size,
+                     ib_uverbs_alloc_mw_resp *, size_t resp_size)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    if (cmd_size != sizeof(alloc_mw_cmd) || resp_size != sizeof(ib_uverbs_alloc_mw_resp)) {
+        return EINVAL;
+    }
+    mw->context = pd->context;
+    mw->pd = pd;
+    mw->type = type;
+    mw->rkey = 0x5500ff;
+    mw->handle = FakeKernel::now->new_handle();
+    FakeKernel::now->others.insert(mw->handle);
+    return 0;
+}
+
+int ibv_cmd_dealloc_mw(ibv_mw *mw)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    FakeKernel::now->others.erase(mw->handle);
+    return 0;
+}
+
 int ibv_cmd_create_ah(ibv_pd *, ibv_ah *ah, ibv_ah_attr *, ib_uverbs_create_ah_resp *resp,
                       size_t resp_size)
 {

@@ -205,6 +205,23 @@ TEST_F(ObjectTest, MrComesAndGoes)
     EXPECT_EQ(ops->dealloc_pd(pd), 0);
 }
 
+TEST_F(ObjectTest, MwComesAndGoes)
+{
+    ibv_pd *pd = ops->alloc_pd(context);
+
+    kernel.fail_next("ibv_cmd_alloc_mw", ENOSPC);
+    EXPECT_EQ(ops->alloc_mw(pd, IBV_MW_TYPE_1), nullptr);
+    EXPECT_EQ(errno, ENOSPC);
+    ibv_mw *mw = ops->alloc_mw(pd, IBV_MW_TYPE_2);
+
+    ASSERT_NE(mw, nullptr);
+    EXPECT_EQ(mw->type, IBV_MW_TYPE_2);
+    kernel.fail_next("ibv_cmd_dealloc_mw", EBUSY);
+    EXPECT_EQ(ops->dealloc_mw(mw), EBUSY);
+    EXPECT_EQ(ops->dealloc_mw(mw), 0);
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
+}
+
 TEST_F(ObjectTest, AhKeepsTheKernelsNumber)
 {
     ibv_pd *pd = ops->alloc_pd(context);

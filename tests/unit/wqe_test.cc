@@ -111,6 +111,39 @@ TEST_F(SendWqeTest, LocalInvalidateHasNoPayload)
     EXPECT_EQ(encode(), EINVAL);
 }
 
+TEST_F(SendWqeTest, BindIsForWindowsOfType2AndDoesNotUnbind)
+{
+    ibv_mr mr = {};
+    ibv_mw mw = {};
+
+    mr.lkey = 9;
+    mw.type = IBV_MW_TYPE_2;
+    mw.rkey = 0x701;
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.num_sge = 2;
+    wr.bind_mw.mw = &mw;
+    wr.bind_mw.rkey = 0x755;
+    wr.bind_mw.bind_info = {&mr, 0x1000, 1ULL << 40, IBV_ACCESS_REMOTE_READ};
+    ASSERT_EQ(encode(), 0);
+    EXPECT_EQ(bytes(64), header(IBV_WR_BIND_MW, 0, 0, 0, 0,
+                                {0x1000, 1ULL << 40, 0x701ULL << 32 | 9,
+                                 uint64_t{IBV_ACCESS_REMOTE_READ} << 32 | 0x755}));
+    EXPECT_EQ(encode(IBV_QPT_UC), 0);
+    EXPECT_EQ(encode(IBV_QPT_UD), EINVAL);
+    wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
+    EXPECT_EQ(encode(), EINVAL);
+    wr.bind_mw.bind_info = {&mr, 0x1000, 0, 0};
+    EXPECT_EQ(encode(), EINVAL);
+    wr.bind_mw.bind_info = {nullptr, 0x1000, 1, 0};
+    EXPECT_EQ(encode(), EINVAL);
+    wr.bind_mw.bind_info = {&mr, 0x1000, 1, 0};
+    EXPECT_EQ(encode(), 0);
+    mw.type = IBV_MW_TYPE_1;
+    EXPECT_EQ(encode(), EINVAL);
+    wr.bind_mw.mw = nullptr;
+    EXPECT_EQ(encode(), EINVAL);
+}
+
 TEST_F(SendWqeTest, Write)
 {
     wr.opcode = IBV_WR_RDMA_WRITE;

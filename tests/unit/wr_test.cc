@@ -14,7 +14,8 @@ namespace {
 constexpr uint64_t rc_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                             IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                             IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+                            IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 constexpr uint64_t ud_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 
 /* The largest WQE of the fixture's QPs. */
@@ -162,6 +163,86 @@ TEST_F(WrTest, FetchAndAdd)
 
     wr.wr.atomic = {.remote_addr = 0x9000, .compare_add = 1, .swap = 0, .rkey = 5};
     expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_atomic_fetch_add(qp, 5, 0x9000, 1); });
+}
+
+TEST_F(WrTest, SendWithInvalidate)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_SEND_WITH_INV);
+
+    wr.invalidate_rkey = 5;
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_send_inv(qp, 5); });
+}
+
+TEST_F(WrTest, LocalInvalidate)
+{
+    ibv_send_wr wr = send_wr(IBV_WR_LOCAL_INV);
+
+    wr.invalidate_rkey = 5;
+    expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_local_inv(qp, 5); });
+}
+
+TEST_F(WrTest, BindWindow)
+{
+    ibv_mr mr = {};
+    ibv_mw mw = {.context = context, .pd = pd, .rkey = 0x700, .handle = 1, .type = IBV_MW_TYPE_2};
+    ibv_send_wr wr = send_wr(IBV_WR_BIND_MW);
+
+    mr.pd = pd;
+    mr.lkey = 9;
+    wr.bind_mw.mw = &mw;
+    wr.bind_mw.rkey = 0x755;
+    wr.bind_mw.bind_info = {
+        .mr = &mr, .addr = 0x1000, .length = 5, .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+    expect_same(IBV_QPT_RC, wr, [&wr](ibv_qp_ex *qp) {
+        ibv_wr_bind_mw(qp, wr.bind_mw.mw, 0x755, &wr.bind_mw.bind_info);
+    });
+    ibv_qp *qp = create_ex(IBV_QPT_RC, rc_ops);
+
+    wr.bind_mw.bind_info.length = 0;
+    ibv_wr_start(ex(qp));
+    ibv_wr_bind_mw(ex(qp), &mw, 0x755, &wr.bind_mw.bind_info);
+    EXPECT_EQ(ibv_wr_complete(ex(qp)), EINVAL);
+    ibv_wr_start(ex(qp));
+    ibv_wr_local_inv(ex(qp), 1);
+    ibv_wr_set_sge(ex(qp), 1, 0x1000, 1);
+    EXPECT_EQ(ibv_wr_complete(ex(qp)), EINVAL);
+    EXPECT_EQ(fake(qp).sq.waiting(), 0U);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
+TEST_F(WrTest, BindOfType1ChoosesTheNextKeyWhenItIsPosted)
+{
+    ibv_qp *qp = create_ex(IBV_QPT_RC, rc_ops);
+    ibv_mw *mw = ops->alloc_mw(pd, IBV_MW_TYPE_1);
+    ibv_mr mr = {};
+    ibv_mw_bind bind = {.wr_id = 7,
+                        .send_flags = IBV_SEND_SIGNALED,
+                        .bind_info = {&mr, 0x1000, 5, IBV_ACCESS_REMOTE_WRITE}};
+
+    mr.lkey = 9;
+    ASSERT_EQ(mw->rkey, 0x5500ffU);
+    ASSERT_EQ(ops->bind_mw(qp, mw, &bind), 0);
+    const rox_send_wqe wqe = take(qp).header;
+
+    EXPECT_EQ(wqe.wr_id, 7U);
+    EXPECT_EQ(wqe.opcode, static_cast<uint32_t>(IBV_WR_BIND_MW));
+    EXPECT_EQ(wqe.send_flags, static_cast<uint32_t>(IBV_SEND_SIGNALED));
+    EXPECT_EQ(wqe.wr.bind.addr, 0x1000U);
+    EXPECT_EQ(wqe.wr.bind.length, 5U);
+    EXPECT_EQ(wqe.wr.bind.mr_lkey, 9U);
+    EXPECT_EQ(wqe.wr.bind.mw_rkey, 0x5500ffU);
+    EXPECT_EQ(wqe.wr.bind.new_rkey, 0x550000U);
+    EXPECT_EQ(wqe.wr.bind.access, static_cast<uint32_t>(IBV_ACCESS_REMOTE_WRITE));
+    EXPECT_EQ(mw->rkey, 0x550000U);
+
+    bind.bind_info.mw_access_flags = 1U << 15;
+    EXPECT_EQ(ops->bind_mw(qp, mw, &bind), EINVAL);
+    ASSERT_EQ(set_state(qp, IBV_QPS_RESET), 0);
+    bind.bind_info = {};
+    EXPECT_EQ(ops->bind_mw(qp, mw, &bind), EINVAL);
+    EXPECT_EQ(mw->rkey, 0x550000U) << "only what is posted changes it";
+    EXPECT_EQ(ops->dealloc_mw(mw), 0);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
 
 TEST_F(WrTest, InlineData)

@@ -188,7 +188,7 @@ using unused_op = void (*)();
 struct verbs_context_ops {
     unused_op advise_mr;
     unused_op alloc_dm;
-    unused_op alloc_mw;
+    ibv_mw *(*alloc_mw)(ibv_pd *pd, ibv_mw_type type);
     unused_op alloc_null_mr;
     ibv_pd *(*alloc_parent_domain)(ibv_context *context, ibv_parent_domain_init_attr *attr);
     ibv_pd *(*alloc_pd)(ibv_context *context);
@@ -196,7 +196,7 @@ struct verbs_context_ops {
     unused_op async_event;
     unused_op attach_counters_point_flow;
     int (*attach_mcast)(ibv_qp *qp, const ibv_gid *gid, uint16_t lid);
-    unused_op bind_mw;
+    int (*bind_mw)(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *mw_bind);
     int (*close_xrcd)(ibv_xrcd *xrcd);
     unused_op cq_event;
     ibv_ah *(*create_ah)(ibv_pd *pd, ibv_ah_attr *attr);
@@ -211,7 +211,7 @@ struct verbs_context_ops {
     ibv_srq *(*create_srq)(ibv_pd *pd, ibv_srq_init_attr *attr);
     ibv_srq *(*create_srq_ex)(ibv_context *context, ibv_srq_init_attr_ex *attr);
     unused_op create_wq;
-    unused_op dealloc_mw;
+    int (*dealloc_mw)(ibv_mw *mw);
     int (*dealloc_pd)(ibv_pd *pd);
     int (*dealloc_td)(ibv_td *td);
     int (*dereg_mr)(verbs_mr *vmr);
@@ -265,13 +265,16 @@ struct verbs_context_ops {
     unused_op unimport_pd;
 };
 static_assert(sizeof(verbs_context_ops) == 76 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, alloc_mw) == 2 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, alloc_parent_domain) == 4 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, attach_mcast) == 9 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, bind_mw) == 10 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, close_xrcd) == 11 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, create_ah) == 13 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, create_cq_ex) == 16 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, create_qp) == 19 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, create_srq) == 22 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, dealloc_mw) == 25 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, dealloc_pd) == 26 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, dereg_mr) == 28 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, destroy_cq) == 31 * sizeof(void *));
@@ -296,6 +299,7 @@ static_assert(offsetof(verbs_context_ops, resize_cq) == 71 * sizeof(void *));
 using get_context_cmd = Command<ib_uverbs_get_context>;
 using alloc_pd_cmd = Command<ib_uverbs_alloc_pd>;
 using reg_mr_cmd = Command<ib_uverbs_reg_mr>;
+using alloc_mw_cmd = Command<ib_uverbs_alloc_mw>;
 using query_port_cmd = Command<ib_uverbs_query_port>;
 using create_cq_ex_cmd = ExCommand<ib_uverbs_ex_create_cq>;
 using resize_cq_cmd = Command<ib_uverbs_resize_cq>;
@@ -312,6 +316,7 @@ using post_send_cmd = Command<ib_uverbs_post_send>;
 using post_recv_cmd = Command<ib_uverbs_post_recv>;
 static_assert(sizeof(get_context_cmd) == 16 && sizeof(alloc_pd_cmd) == 16);
 static_assert(sizeof(reg_mr_cmd) == 48 && sizeof(query_port_cmd) == 24);
+static_assert(sizeof(alloc_mw_cmd) == 24 && sizeof(ib_uverbs_alloc_mw_resp) == 8);
 static_assert(sizeof(create_cq_ex_cmd) == 56 && sizeof(resize_cq_cmd) == 24);
 static_assert(sizeof(create_srq_cmd) == 40 && sizeof(modify_srq_cmd) == 24);
 static_assert(sizeof(query_srq_cmd) == 24 && sizeof(create_qp_ex_cmd) == 88);
@@ -363,6 +368,10 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int a
                    verbs_mr *vmr, reg_mr_cmd *cmd, size_t cmd_size, ib_uverbs_reg_mr_resp *resp,
                    size_t resp_size);
 int ibv_cmd_dereg_mr(verbs_mr *vmr);
+
+int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, alloc_mw_cmd *cmd, size_t cmd_size,
+                     ib_uverbs_alloc_mw_resp *resp, size_t resp_size);
+int ibv_cmd_dealloc_mw(ibv_mw *mw);
 
 int ibv_cmd_create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, ib_uverbs_create_ah_resp *resp,
                       size_t resp_size);

@@ -81,6 +81,24 @@ struct rox_sge {
 };
 
 /**
+ * struct rox_bind - what a memory window is bound to
+ * @addr: first address, as work requests name it in the memory region
+ * @length: bytes; 0 unbinds a window of type 1
+ * @mr_lkey: the memory region; not looked at if @length is 0
+ * @mw_rkey: the window, by any key that it has had
+ * @new_rkey: its key from now on; only the lower 8 bits may differ
+ * @access: enum ibv_access_flags
+ */
+struct rox_bind {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 mr_lkey;
+	__u32 mw_rkey;
+	__u32 new_rkey;
+	__u32 access;
+};
+
+/**
  * struct rox_send_wqe - header of an entry of the send queue, 64 bytes
  * @wr_id: given back in the completion
  * @opcode: enum ib_uverbs_wr_opcode
@@ -120,6 +138,7 @@ struct rox_send_wqe {
 			__u32 remote_qkey;
 			__u32 reserved[5];
 		} ud;
+		struct rox_bind bind;
 	} wr;
 };
 
