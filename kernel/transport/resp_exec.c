@@ -64,7 +64,7 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 			cqe.ex.imm_data = pkt->ext.imm;
 		}
 		if (unlikely(pkt->info->ext & ROX_EXT_IETH)) {
-			cqe.wc_flags = IB_WC_WITH_INVALIDATE;
+			cqe.wc_flags = ROX_CQE_WITH_INV;
 			cqe.ex.invalidate_rkey = pkt->ext.ieth_rkey;
 		}
 		if (rox_is_ud(qp)) {

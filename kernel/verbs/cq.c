@@ -23,9 +23,6 @@
 
 #define ROX_ARM_BITS (ROX_RING_ARM_SOLICITED | ROX_RING_ARM_NEXT)
 
-/* enum ibv_wc_flags has this one at another place than enum ib_wc_flags. */
-#define ROX_CQE_WITH_INV BIT(3)
-
 /* A ring on its way into a CQ. */
 struct rox_cq_ring {
 	struct rox_ring_mem mem;

@@ -136,6 +136,9 @@ static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
 	return container_of(ibcq, struct rox_cq, ibcq);
 }
 
+/* In a CQE, where enum ibv_wc_flags has it at another place than enum ib_wc_flags. */
+#define ROX_CQE_WITH_INV BIT(3)
+
 /**
  * rox_cq_add() - adds a completion and raises the event if one is armed
  * @cq: the queue
