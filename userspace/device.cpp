@@ -113,6 +113,7 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
     ops.query_srq = query_srq;
     ops.reg_mr = reg_mr;
     ops.req_notify_cq = req_notify_cq;
+    ops.rereg_mr = rereg_mr;
     ops.resize_cq = resize_cq;
     return ops;
 }

@@ -159,6 +159,27 @@ ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acces
     return &mr.release()->vmr.mr;
 }
 
+/* libibverbs has checked the flags, and keeps address, length and PD. */
+int rereg_mr(rdmacore::verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length, int access)
+{
+    rdmacore::rereg_mr_cmd cmd = {};
+    ib_uverbs_rereg_mr_resp resp = {};
+
+    if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd == nullptr) {
+        return EINVAL;
+    }
+    if (const int error = rdmacore::ibv_cmd_rereg_mr(
+            vmr, static_cast<uint32_t>(flags), addr, length, reinterpret_cast<uintptr_t>(addr),
+            access, pd, &cmd, sizeof(cmd), &resp, sizeof(resp));
+        error != 0) {
+        return error;
+    }
+    if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) {
+        vmr->access = access;
+    }
+    return 0;
+}
+
 int dereg_mr(rdmacore::verbs_mr *vmr)
 {
     if (const int error = rdmacore::ibv_cmd_dereg_mr(vmr); error != 0) {

@@ -243,6 +243,7 @@ const struct ib_device_ops rox_verbs_ops = {
 
 	ROX_OPS_REG_USER_MR
 	.get_dma_mr = rox_get_dma_mr,
+	.rereg_user_mr = rox_rereg_user_mr,
 	.dereg_mr = rox_dereg_mr,
 	.alloc_mr = rox_alloc_mr,
 	.map_mr_sg = rox_map_mr_sg,

@@ -96,10 +96,12 @@ static struct rox_mr *rox_mr_find(struct rox_dev *dev, u32 key)
 	struct rox_mr *mr;
 
 	rcu_read_lock();
-	mr = rhashtable_lookup(&dev->mrs, &index, rox_mr_params);
-	if (mr && (READ_ONCE(mr->key) != key || !READ_ONCE(mr->valid) ||
-		   !refcount_inc_not_zero(&mr->ref)))
-		mr = NULL;
+	/* The last reference goes after the entry: there may be another one by now. */
+	do {
+		mr = rhashtable_lookup(&dev->mrs, &index, rox_mr_params);
+		if (mr && (READ_ONCE(mr->key) != key || !READ_ONCE(mr->valid)))
+			mr = NULL;
+	} while (mr && unlikely(!refcount_inc_not_zero(&mr->ref)));
 	rcu_read_unlock();
 	return mr;
 }
@@ -293,7 +295,7 @@ struct ib_mr *rox_get_dma_mr(struct ib_pd *ibpd, int access)
  * user's addresses, not those that work requests use, lie in physical memory:
  * only there do huge pages match.
  */
-static int rox_mr_pin(struct rox_mr *mr, u64 start)
+int rox_mr_pin(struct rox_mr *mr, u64 start)
 {
 	struct ib_block_iter biter;
 	unsigned long pgsz;
@@ -388,6 +390,10 @@ int rox_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct rox_dev *dev = to_rox_dev(ibmr->device);
 	struct rox_mr *mr = to_rox_mr(ibmr);
 
+	if (mr->replaced) {
+		rox_mr_free(mr);
+		return 0;
+	}
 	/* From here on none can be bound. */
 	if (atomic_cmpxchg(&mr->windows, 0, -1))
 		return -EBUSY;

@@ -55,6 +55,7 @@ struct rox_window {
  * @max_blocks: FRWR: as many as there is room for
  * @umem: pinned pages
  * @windows: windows that are bound to the region; -1 if none can be any more
+ * @replaced: by another object after rereg_user_mr; only to be freed
  * @win: window: see there
  * @rcu: for freeing after the table's readers
  */
@@ -77,6 +78,7 @@ struct rox_mr {
 	u32 max_blocks;
 	struct ib_umem *umem;
 	atomic_t windows;
+	bool replaced;
 	struct rox_window win;
 	struct rcu_head rcu;
 };
@@ -111,6 +113,8 @@ struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int acces
 void rox_mr_free(struct rox_mr *mr);
 /* Gives it a random key, under which it is found from now on. 0 or an error. */
 int rox_mr_publish(struct rox_dev *dev, struct rox_mr *mr);
+/* Pins @mr's length of the process' memory from @start on. 0 or an error. */
+int rox_mr_pin(struct rox_mr *mr, u64 start);
 /* 0, -EOPNOTSUPP or -EINVAL for access flags that no MR may have. */
 int rox_check_access(int access);
 /* Kernel address of @addr, and in @len how many bytes are contiguous there (not beyond the MR). */
@@ -164,6 +168,8 @@ struct ib_mr *rox_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *rox_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
 			      int access, struct ib_dmah *dmah, struct ib_udata *udata);
 int rox_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+struct ib_mr *rox_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				int access, struct ib_pd *pd, struct ib_udata *udata);
 
 /* fast registration (verbs/frwr.c) */
 struct ib_mr *rox_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_num_sg);

@@ -287,6 +287,18 @@ int ibv_cmd_dereg_mr(verbs_mr *vmr)
     return 0;
 }
 
+int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *addr, size_t, uint64_t hca_va, int, ibv_pd *,
+                     rereg_mr_cmd *, size_t cmd_size, ib_uverbs_rereg_mr_resp *, size_t resp_size)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    return hca_va == reinterpret_cast<uintptr_t>(addr) && cmd_size == sizeof(rereg_mr_cmd) &&
+                   resp_size == sizeof(ib_uverbs_rereg_mr_resp)
+               ? 0
+               : EINVAL;
+}
+
 int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, alloc_mw_cmd *, size_t cmd_size,
                      ib_uverbs_alloc_mw_resp *, size_t resp_size)
 {

@@ -205,6 +205,25 @@ TEST_F(ObjectTest, MrComesAndGoes)
     EXPECT_EQ(ops->dealloc_pd(pd), 0);
 }
 
+TEST_F(ObjectTest, MrChanges)
+{
+    ibv_pd *pd = ops->alloc_pd(context);
+    auto *vmr = reinterpret_cast<rdmacore::verbs_mr *>(
+        ops->reg_mr(pd, pd, 8, 0x1000, IBV_ACCESS_LOCAL_WRITE));
+
+    EXPECT_EQ(ops->rereg_mr(vmr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, pd, 4, 0), 0);
+    EXPECT_EQ(vmr->access, IBV_ACCESS_LOCAL_WRITE);
+    kernel.fail_next("ibv_cmd_rereg_mr", EBUSY);
+    EXPECT_EQ(ops->rereg_mr(vmr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0), EBUSY);
+    EXPECT_EQ(vmr->access, IBV_ACCESS_LOCAL_WRITE);
+    EXPECT_EQ(ops->rereg_mr(vmr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0), 0);
+    EXPECT_EQ(vmr->access, 0);
+    EXPECT_EQ(ops->rereg_mr(vmr, IBV_REREG_MR_CHANGE_PD, nullptr, nullptr, 0, 0), EINVAL);
+    EXPECT_EQ(ops->rereg_mr(vmr, IBV_REREG_MR_CHANGE_PD, pd, nullptr, 0, 0), 0);
+    EXPECT_EQ(ops->dereg_mr(vmr), 0);
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
+}
+
 TEST_F(ObjectTest, MwComesAndGoes)
 {
     ibv_pd *pd = ops->alloc_pd(context);

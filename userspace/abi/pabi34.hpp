@@ -257,7 +257,7 @@ struct verbs_context_ops {
     unused_op reg_dmabuf_mr;
     ibv_mr *(*reg_mr)(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access);
     int (*req_notify_cq)(ibv_cq *cq, int solicited_only);
-    unused_op rereg_mr;
+    int (*rereg_mr)(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length, int access);
     int (*resize_cq)(ibv_cq *cq, int cqe);
     unused_op set_ece;
     unused_op unimport_dm;
@@ -294,12 +294,14 @@ static_assert(offsetof(verbs_context_ops, query_port) == 60 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, query_rt_values) == 63 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, reg_mr) == 68 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, req_notify_cq) == 69 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, rereg_mr) == 70 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, resize_cq) == 71 * sizeof(void *));
 
 using get_context_cmd = Command<ib_uverbs_get_context>;
 using alloc_pd_cmd = Command<ib_uverbs_alloc_pd>;
 using reg_mr_cmd = Command<ib_uverbs_reg_mr>;
 using alloc_mw_cmd = Command<ib_uverbs_alloc_mw>;
+using rereg_mr_cmd = Command<ib_uverbs_rereg_mr>;
 using query_port_cmd = Command<ib_uverbs_query_port>;
 using create_cq_ex_cmd = ExCommand<ib_uverbs_ex_create_cq>;
 using resize_cq_cmd = Command<ib_uverbs_resize_cq>;
@@ -317,6 +319,7 @@ using post_recv_cmd = Command<ib_uverbs_post_recv>;
 static_assert(sizeof(get_context_cmd) == 16 && sizeof(alloc_pd_cmd) == 16);
 static_assert(sizeof(reg_mr_cmd) == 48 && sizeof(query_port_cmd) == 24);
 static_assert(sizeof(alloc_mw_cmd) == 24 && sizeof(ib_uverbs_alloc_mw_resp) == 8);
+static_assert(sizeof(rereg_mr_cmd) == 56 && sizeof(ib_uverbs_rereg_mr_resp) == 8);
 static_assert(sizeof(create_cq_ex_cmd) == 56 && sizeof(resize_cq_cmd) == 24);
 static_assert(sizeof(create_srq_cmd) == 40 && sizeof(modify_srq_cmd) == 24);
 static_assert(sizeof(query_srq_cmd) == 24 && sizeof(create_qp_ex_cmd) == 88);
@@ -368,6 +371,9 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int a
                    verbs_mr *vmr, reg_mr_cmd *cmd, size_t cmd_size, ib_uverbs_reg_mr_resp *resp,
                    size_t resp_size);
 int ibv_cmd_dereg_mr(verbs_mr *vmr);
+int ibv_cmd_rereg_mr(verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
+                     int access, ibv_pd *pd, rereg_mr_cmd *cmd, size_t cmd_size,
+                     ib_uverbs_rereg_mr_resp *resp, size_t resp_size);
 
 int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, alloc_mw_cmd *cmd, size_t cmd_size,
                      ib_uverbs_alloc_mw_resp *resp, size_t resp_size);
