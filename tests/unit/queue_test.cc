@@ -196,7 +196,7 @@ TEST_F(SendQueueTest, BatchKeepsItsFirstErrorAndIgnoresWhatFollows)
 TEST_F(SendQueueTest, BatchErrorDoesNotOutliveTheBatch)
 {
     queue.start();
-    queue.begin(1, IBV_WR_LOCAL_INV, 0);
+    queue.begin(1, IBV_WR_TSO, 0);
     EXPECT_EQ(queue.complete().error, EINVAL);
     queue.start();
     queue.begin(1, IBV_WR_SEND, 0);

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// Memory windows: how they are bound, and a pair whose one end binds.
+#pragma once
+
+#include "pair.h"
+
+namespace vt {
+
+using Mw = Handle<ibv_mw, ibv_dealloc_mw>;
+
+constexpr int kBindable = kAllAccess | IBV_ACCESS_MW_BIND;
+constexpr unsigned kAllRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                IBV_ACCESS_REMOTE_ATOMIC;
+constexpr std::size_t kRegion = 5 * 4096;
+constexpr std::uint64_t kSeed = 31;
+
+inline Mw alloc_mw(const Pd &pd, ibv_mw_type type)
+{
+    return Mw(need(ibv_alloc_mw(pd.get(), type), "ibv_alloc_mw"));
+}
+
+/// A window on @p length bytes of @p buffer.
+inline ibv_mw_bind_info part(Buffer &buffer, std::size_t offset, std::size_t length,
+                             unsigned access = kAllRemote)
+{
+    return {buffer.mr().get(), buffer.address(offset), length, access};
+}
+
+/// The same key with other low bits.
+inline std::uint32_t variant(std::uint32_t rkey, std::uint8_t low)
+{
+    return (rkey & ~0xffu) | low;
+}
+
+inline SendWr bind_wr(ibv_mw *mw, std::uint32_t rkey, const ibv_mw_bind_info &info)
+{
+    SendWr wr = SendWr::send({});
+    wr.fields().opcode = IBV_WR_BIND_MW;
+    wr.fields().bind_mw.mw = mw;
+    wr.fields().bind_mw.rkey = rkey;
+    wr.fields().bind_mw.bind_info = info;
+    return wr;
+}
+
+inline SendWr invalidate_wr(ibv_wr_opcode opcode, std::uint32_t rkey, Sges sges = {})
+{
+    SendWr wr = SendWr::send(std::move(sges));
+    wr.fields().opcode = opcode;
+    wr.fields().invalidate_rkey = rkey;
+    return wr;
+}
+
+/// a asks for things of b's memory, b binds.
+class MwTest : public PairTest {
+protected:
+    void SetUp() override
+    {
+        fill(region.bytes(), kSeed);
+        params.timeout = 12;
+        start({}, params);
+    }
+
+    /// After what has moved both QPs to ERR.
+    void anew()
+    {
+        a.qp.reset();
+        b.qp.reset();
+        start({}, params);
+    }
+
+    /// A second pair over the same CQs.
+    void start_second()
+    {
+        a2 = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+        b2 = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get());
+        vt::connect(a.context, *a2, b.context, *b2, params);
+    }
+
+    void TearDown() override
+    {
+        a2.reset();
+        b2.reset();
+        PairTest::TearDown();
+    }
+
+    int try_bind1(const Qp &qp, ibv_mw *mw, const ibv_mw_bind_info &info) const
+    {
+        ibv_mw_bind request{50, IBV_SEND_SIGNALED, info};
+        return ibv_bind_mw(qp.get(), mw, &request);
+    }
+    ibv_wc bind1(ibv_mw *mw, const ibv_mw_bind_info &info) const
+    {
+        check(try_bind1(*b.qp, mw, info), "ibv_bind_mw");
+        return b.send_cq.one();
+    }
+    ibv_wc unbind1(ibv_mw *mw) const { return bind1(mw, {}); }
+    ibv_wc bind2(ibv_mw *mw, std::uint32_t rkey, const ibv_mw_bind_info &info) const
+    {
+        b.qp->post(bind_wr(mw, rkey, info).id(50));
+        return b.send_cq.one();
+    }
+    static testing::AssertionResult bound(const ibv_wc &wc) { return is(wc, 50, IBV_WC_BIND_MW); }
+    static testing::AssertionResult not_bound(const ibv_wc &wc)
+    {
+        return is_error(wc, 50, IBV_WC_MW_BIND_ERR);
+    }
+
+    ibv_wc write(Remote to, std::size_t length, const Qp *qp = nullptr)
+    {
+        (qp ? qp : a.qp.get())->post(SendWr::write({local.sge(0, length)}, to).id(1));
+        return a.send_cq.one();
+    }
+    ibv_wc read(Remote from, std::size_t length)
+    {
+        a.qp->post(SendWr::read({local.sge(0, length)}, from).id(1));
+        return a.send_cq.one();
+    }
+    ibv_wc add(Remote at)
+    {
+        a.qp->post(SendWr::fetch_add(local.sge(0, 8), at, 1).id(1));
+        return a.send_cq.one();
+    }
+
+    /// Does the peer get a remote access error, and @p b's memory stays as it was?
+    testing::AssertionResult refused(const ibv_wc &wc) const
+    {
+        if (auto result = is_error(wc, 1, IBV_WC_REM_ACCESS_ERR); !result)
+            return result;
+        return filled(region.bytes(), kSeed);
+    }
+
+    Params params;
+    Buffer local = a.buffer(1 << 16);
+    Buffer region = b.buffer(kRegion, kBindable);
+    std::unique_ptr<Qp> a2, b2;
+};
+
+} // namespace vt
