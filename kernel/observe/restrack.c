@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Our part of `rdma resource show -dd`: what one wants to know of an object
- * that hangs.
+ * that hangs. Source: include/rdma/restrack.h.
  *
- * The core may ask while an object is being destroyed, when its rings are gone
- * already: only fields of the object itself are read here. Nothing is locked,
- * the values are those of some recent moment each.
+ * The core may ask while an object is being destroyed. What lies in the object
+ * itself is read as it is, without a lock: each value is that of some recent
+ * moment. Rings are read under the mutex that their end takes, and their
+ * fields are missing when they are gone. There is no raw form: nothing of an
+ * object is opaque to the kernel.
  */
 #include <net/netlink.h>
 #include <rdma/restrack.h>
@@ -14,97 +16,227 @@
 #include "../verbs/verbs.h"
 #include "restrack.h"
 
-struct rox_res_field {
-	const char *name;
-	u64 value;
+/* A message that is being filled; nothing more is added after an error. */
+struct rox_res_out {
+	struct sk_buff *msg;
+	struct nlattr *table;
+	int err;
 };
 
-/* All fields or none. */
-static int rox_put_fields(struct sk_buff *msg, const struct rox_res_field *field,
-			  unsigned int num)
+static void rox_res_begin(struct rox_res_out *out, struct sk_buff *msg)
 {
-	struct nlattr *table;
+	out->msg = msg;
+	out->table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	out->err = out->table ? 0 : -EMSGSIZE;
+}
 
-	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-	if (!table)
+static void rox_res_num(struct rox_res_out *out, const char *name, u64 value)
+{
+	if (!out->err)
+		out->err = rdma_nl_put_driver_u64(out->msg, name, value);
+}
+
+static void rox_res_hex(struct rox_res_out *out, const char *name, u64 value)
+{
+	if (!out->err)
+		out->err = rdma_nl_put_driver_u64_hex(out->msg, name, value);
+}
+
+static void rox_res_str(struct rox_res_out *out, const char *name, const char *value)
+{
+	if (!out->err)
+		out->err = rdma_nl_put_driver_string(out->msg, name, value);
+}
+
+/* All fields or none. */
+static int rox_res_end(struct rox_res_out *out)
+{
+	if (!out->table)
 		return -EMSGSIZE;
-	for (; num; num--, field++) {
-		if (rdma_nl_put_driver_u64(msg, field->name, field->value)) {
-			nla_nest_cancel(msg, table);
-			return -EMSGSIZE;
-		}
+	if (out->err) {
+		nla_nest_cancel(out->msg, out->table);
+		return -EMSGSIZE;
 	}
-	nla_nest_end(msg, table);
+	nla_nest_end(out->msg, out->table);
 	return 0;
 }
 
+/* ---- QP ---- */
+
+static void rox_res_qp_rings(struct rox_res_out *out, struct rox_qp *qp)
+{
+	mutex_lock(&qp->modify_lock);
+	if (qp->mem.base) {
+		rox_res_num(out, "sq_posted", READ_ONCE(qp->sq.ctrl->producer));
+		rox_res_num(out, "sq_asleep",
+			    !!(READ_ONCE(qp->sq.ctrl->flags) & ROX_RING_NEED_WAKEUP));
+		rox_res_num(out, "rq_posted", READ_ONCE(qp->rq.ctrl->producer));
+	}
+	mutex_unlock(&qp->modify_lock);
+	rox_res_num(out, "sq_entries", qp->sq.entries);
+	rox_res_num(out, "sq_taken", qp->sq.index);
+	rox_res_num(out, "sq_sending", qp->send.cur);
+	rox_res_num(out, "sq_oldest", qp->send.tail);
+	rox_res_num(out, "rq_entries", qp->rq.entries);
+	rox_res_num(out, "rq_taken", qp->rq.index);
+}
+
+static void rox_res_qp_send(struct rox_res_out *out, const struct rox_send *send)
+{
+	rox_res_num(out, "next_psn", send->next_psn);
+	rox_res_num(out, "send_psn", send->psn);
+	rox_res_num(out, "unacked_psn", send->una);
+	rox_res_num(out, "sent_psn", send->max_psn);
+	rox_res_num(out, "window", send->window);
+	rox_res_num(out, "in_flight", (send->psn - send->una) & ROX_PSN_MASK);
+	rox_res_num(out, "reads_outstanding", send->rd_atomic);
+	rox_res_num(out, "ssn", send->ssn);
+	/* Not there: the peer has an SRQ, or has not answered yet. */
+	if (send->credits_valid)
+		rox_res_num(out, "credit_ssn", send->lsn);
+	rox_res_num(out, "retries_left", send->retry);
+	rox_res_num(out, "rnr_retries_left", send->rnr_retry);
+	rox_res_num(out, "timeouts", send->timeouts);
+	rox_res_num(out, "rnr_wait", send->waiting_rnr);
+	rox_res_num(out, "timer_deadline", send->deadline);
+	rox_res_num(out, "send_work", READ_ONCE(send->side.pending));
+	rox_res_num(out, "send_frames", skb_queue_len_lockless(&send->side.rxq));
+}
+
+static void rox_res_qp_recv(struct rox_res_out *out, const struct rox_resp *recv)
+{
+	rox_res_num(out, "expected_psn", recv->epsn);
+	rox_res_num(out, "msn", recv->msn);
+	rox_res_num(out, "nak_sent", recv->nak_sent);
+	rox_res_num(out, "message_received", recv->received);
+	rox_res_num(out, "read_responses", recv->read.active);
+	rox_res_num(out, "recv_work", READ_ONCE(recv->side.pending));
+	rox_res_num(out, "recv_frames", skb_queue_len_lockless(&recv->side.rxq));
+}
+
+/**
+ * rox_fill_res_qp() - adds what rox knows of a QP to a netlink message
+ * @msg: the message
+ * @ibqp: the QP, which may be on its way to be destroyed
+ *
+ * Process context. Return: 0 or -EMSGSIZE.
+ */
 int rox_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
-	const struct rox_qp *qp = to_rox_qp(ibqp);
-	const struct rox_send *send = &qp->send;
-	const struct rox_resp *recv = &qp->recv;
-	const struct rox_res_field fields[] = {
-		{ "state", rox_qp_state(qp) },
-		{ "dest_qpn", qp->attr.dest_qp_num },
-		{ "path_mtu", qp->mtu },
-		{ "sq_taken", qp->sq.index },
-		{ "sq_sending", send->cur },
-		{ "sq_oldest", send->tail },
-		{ "next_psn", send->next_psn },
-		{ "unacked_psn", send->una },
-		{ "retries_left", send->retry },
-		{ "rnr_retries_left", send->rnr_retry },
-		{ "rnr_wait", send->waiting_rnr },
-		{ "timer_deadline", send->deadline },
-		{ "reads_outstanding", send->rd_atomic },
-		{ "send_work", READ_ONCE(send->side.pending) },
-		{ "send_frames", skb_queue_len_lockless(&send->side.rxq) },
-		{ "rq_taken", qp->rq.index },
-		{ "expected_psn", recv->epsn },
-		{ "msn", recv->msn },
-		{ "recv_work", READ_ONCE(recv->side.pending) },
-		{ "recv_frames", skb_queue_len_lockless(&recv->side.rxq) },
-	};
+	struct rox_qp *qp = to_rox_qp(ibqp);
+	struct rox_res_out out;
 
-	return rox_put_fields(msg, fields, ARRAY_SIZE(fields));
+	rox_res_begin(&out, msg);
+	rox_res_num(&out, "path_mtu", qp->mtu);
+	rox_res_num(&out, "user", qp->user);
+	if (ibqp->srq)
+		rox_res_num(&out, "srqn", ibqp->srq->res.id);
+	rox_res_qp_rings(&out, qp);
+	rox_res_qp_send(&out, &qp->send);
+	rox_res_qp_recv(&out, &qp->recv);
+	return rox_res_end(&out);
 }
 
+/* ---- CQ ---- */
+
+static const char *rox_armed_for(u32 flags)
+{
+	if (flags & ROX_RING_ARM_NEXT)
+		return "next";
+	return flags & ROX_RING_ARM_SOLICITED ? "solicited" : "nothing";
+}
+
+/**
+ * rox_fill_res_cq() - adds what rox knows of a CQ to a netlink message
+ * @msg: the message
+ * @ibcq: the CQ, which may be on its way to be destroyed
+ *
+ * Process context. Return: 0 or -EMSGSIZE.
+ */
 int rox_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 {
-	const struct rox_cq *cq = to_rox_cq(ibcq);
-	const struct rox_res_field fields[] = {
-		{ "entries", cq->ring.entries },
-		{ "produced", cq->ring.index },
-		{ "error", cq->error },
-	};
+	struct rox_cq *cq = to_rox_cq(ibcq);
+	struct rox_res_out out;
 
-	return rox_put_fields(msg, fields, ARRAY_SIZE(fields));
+	rox_res_begin(&out, msg);
+	mutex_lock(&cq->resize_lock);
+	if (cq->mem.base) {
+		rox_res_num(&out, "consumed", READ_ONCE(cq->ring.ctrl->consumer));
+		rox_res_str(&out, "armed", rox_armed_for(READ_ONCE(cq->ring.ctrl->flags)));
+	}
+	rox_res_num(&out, "produced", cq->ring.index);
+	rox_res_num(&out, "entries", cq->ring.entries);
+	mutex_unlock(&cq->resize_lock);
+	rox_res_num(&out, "waited_for", cq->waited_for);
+	rox_res_num(&out, "timestamps", !!(cq->flags & ROX_CQ_TIMESTAMP));
+	rox_res_num(&out, "error", cq->error);
+	return rox_res_end(&out);
 }
 
+/* ---- MR ---- */
+
+static const char *rox_mr_type_name(enum rox_mr_type type)
+{
+	switch (type) {
+	case ROX_MR_DMA:
+		return "dma";
+	case ROX_MR_USER:
+		return "user";
+	case ROX_MR_FRWR:
+		return "fast_registration";
+	default:
+		return "other";
+	}
+}
+
+/**
+ * rox_fill_res_mr() - adds what rox knows of an MR to a netlink message
+ * @msg: the message
+ * @ibmr: the MR, which may be on its way to be destroyed
+ *
+ * Keys are left to the core, which shows them to whom it trusts.
+ * Process context. Return: 0 or -EMSGSIZE.
+ */
 int rox_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 {
 	const struct rox_mr *mr = to_rox_mr(ibmr);
-	const struct rox_res_field fields[] = {
-		{ "type", mr->type },
-		{ "access", mr->access },
-		{ "block_size", 1ULL << mr->page_shift },
-		{ "blocks", mr->nblocks },
-		{ "references", refcount_read(&mr->ref) },
-	};
+	struct rox_res_out out;
 
-	return rox_put_fields(msg, fields, ARRAY_SIZE(fields));
+	rox_res_begin(&out, msg);
+	rox_res_str(&out, "type", rox_mr_type_name(mr->type));
+	rox_res_hex(&out, "access", mr->access);
+	rox_res_hex(&out, "iova", mr->iova);
+	rox_res_num(&out, "valid", mr->valid);
+	rox_res_num(&out, "block_size", 1ULL << mr->page_shift);
+	rox_res_num(&out, "blocks", mr->nblocks);
+	rox_res_num(&out, "first_offset", mr->offset);
+	rox_res_num(&out, "references", refcount_read(&mr->ref));
+	return rox_res_end(&out);
 }
 
+/* ---- SRQ ---- */
+
+/**
+ * rox_fill_res_srq() - adds what rox knows of an SRQ to a netlink message
+ * @msg: the message
+ * @ibsrq: the SRQ, which may be on its way to be destroyed
+ *
+ * Process context. Return: 0 or -EMSGSIZE.
+ */
 int rox_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
 {
-	const struct rox_srq *srq = to_rox_srq(ibsrq);
-	const struct rox_res_field fields[] = {
-		{ "entries", srq->ring.entries },
-		{ "taken", srq->ring.index },
-		{ "max_sge", srq->max_sge },
-		{ "limit", srq->limit },
-		{ "error", srq->error },
-	};
+	struct rox_srq *srq = to_rox_srq(ibsrq);
+	struct rox_res_out out;
 
-	return rox_put_fields(msg, fields, ARRAY_SIZE(fields));
+	rox_res_begin(&out, msg);
+	mutex_lock(&srq->resize_lock);
+	if (srq->mem.base)
+		rox_res_num(&out, "posted", READ_ONCE(srq->ring.ctrl->producer));
+	rox_res_num(&out, "taken", srq->ring.index);
+	rox_res_num(&out, "entries", srq->ring.entries);
+	mutex_unlock(&srq->resize_lock);
+	rox_res_num(&out, "max_sge", srq->max_sge);
+	rox_res_num(&out, "limit", srq->limit);
+	rox_res_num(&out, "error", srq->error);
+	return rox_res_end(&out);
 }

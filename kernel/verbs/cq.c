@@ -300,7 +300,10 @@ int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct rox_cq *cq = to_rox_cq(ibcq);
 
 	hrtimer_cancel(&cq->late_arm);
+	/* `rdma resource show` may be looking at the ring. */
+	mutex_lock(&cq->resize_lock);
 	rox_rings_free(&cq->mem, cq->entry);
+	mutex_unlock(&cq->resize_lock);
 	atomic_dec(&to_rox_dev(ibcq->device)->num_cq);
 	return 0;
 }

@@ -413,7 +413,10 @@ int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	rox_qp_unpublish(qp);
 	rox_transport_destroy(qp);
 	rox_path_destroy(&qp->path);
+	/* `rdma resource show` may be looking at the rings. */
+	mutex_lock(&qp->modify_lock);
 	rox_rings_free(&qp->mem, qp->entry);
+	mutex_unlock(&qp->modify_lock);
 	atomic_dec(&qp->dev->num_qp);
 	kfree_rcu(qp->slot, rcu);
 	return 0;

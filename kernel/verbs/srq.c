@@ -331,7 +331,10 @@ int rox_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 
 	if (srq->xsrq)
 		rox_xsrq_unpublish(srq);
+	/* `rdma resource show` may be looking at the ring. */
+	mutex_lock(&srq->resize_lock);
 	rox_rings_free(&srq->mem, srq->entry);
+	mutex_unlock(&srq->resize_lock);
 	atomic_dec(&to_rox_dev(ibsrq->device)->num_srq);
 	return 0;
 }

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// What the `rdma` program says of objects and counters.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace vt {
+
+/// One object of the program's JSON: its fields as text, lists included.
+class Record {
+public:
+    bool has(const std::string &field) const { return fields_.contains(field); }
+    /// The field, or a failure that says what there is.
+    const std::string &text(const std::string &field) const;
+    std::uint64_t number(const std::string &field) const;
+    /// Is @p value one of the field's list?
+    bool lists(const std::string &field, std::uint64_t value) const;
+    void set(const std::string &field, const std::string &value) { fields_[field] = value; }
+
+private:
+    std::map<std::string, std::string> fields_;
+};
+
+using Records = std::vector<Record>;
+
+/// Runs `rdma -j -dd @p arguments`; fails if the program does.
+Records rdma_tool(const std::string &arguments);
+/// The same where it must print one record.
+Record rdma_record(const std::string &arguments);
+/// Those of @p records whose @p field is @p value.
+Records with(const Records &records, const std::string &field, std::uint64_t value);
+
+} // namespace vt
