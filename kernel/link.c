@@ -93,7 +93,7 @@ static void rox_dev_free(struct rox_dev *dev)
 	rox_ah_table_destroy(dev);
 	rox_xsrq_table_destroy(dev);
 	rox_mcast_exit(dev);
-	free_percpu(dev->counters);
+	rox_observe_exit(dev);
 	netdev_put(dev->ndev, &dev->ndev_tracker);
 }
 
@@ -209,9 +209,9 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 	rox_mcast_init(dev);
 	dev->ndev = ndev;
 
-	dev->counters = alloc_percpu(struct rox_counters);
-	if (!dev->counters)
-		return -ENOMEM;
+	err = rox_observe_init(dev);
+	if (err)
+		return err;
 	err = rox_mr_table_init(dev);
 	if (err)
 		goto free_counters;
@@ -226,7 +226,7 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 free_mrs:
 	rox_mr_table_destroy(dev);
 free_counters:
-	free_percpu(dev->counters);
+	rox_observe_exit(dev);
 	return err;
 }
 

@@ -61,6 +61,9 @@ struct rox_qp_slot;
  * @xsrq_next: where the search for a free number begins
  * @gsi_qp: slot of QP1, or NULL (RCU)
  * @counters: per-CPU event counters (observe/observe.h)
+ * @counter_sets: those of QPs that are counted by themselves, by counter ID
+ * @had_sets: there was one
+ * @optional: bits of the optional counters that are switched on
  * @port_lock: protects @port_up and @mtu
  * @port_up: what was last announced by a port event
  * @mtu: active MTU as last derived from the netdev
@@ -94,6 +97,9 @@ struct rox_dev {
 	struct rox_qp_slot __rcu *gsi_qp;
 
 	struct rox_counters __percpu *counters;
+	struct xarray counter_sets;
+	bool had_sets;
+	unsigned long optional;
 
 	spinlock_t port_lock;	/* @port_up, @mtu */
 	bool port_up;

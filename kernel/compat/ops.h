@@ -13,8 +13,9 @@
 #ifndef ROX_COMPAT_OPS_H
 #define ROX_COMPAT_OPS_H
 
+#include <rdma/rdma_counter.h>
 #include <rdma/uverbs_ioctl.h>
-#include "../verbs/verbs.h"
+#include "../observe/observe.h"
 
 #ifdef ROX_HAVE_CREATE_CQ_ATTRS
 #define ROX_OPS_CREATE_CQ .create_cq = rox_create_cq,
@@ -68,6 +69,38 @@ static __maybe_unused struct ib_mr *rox_reg_user_mr_plain(struct ib_pd *ibpd, u6
 #define ROX_OPS_FILL_RES_SRQ .fill_res_srq_entry = rox_fill_res_srq,
 #else
 #define ROX_OPS_FILL_RES_SRQ
+#endif
+
+#ifdef ROX_HAVE_COUNTER_PORT
+#define ROX_OPS_COUNTER_BIND_QP			\
+	.counter_bind_qp = rox_counter_bind_qp,	\
+	.counter_unbind_qp = rox_counter_unbind_qp,
+#else
+static __maybe_unused int rox_counter_bind_qp_plain(struct rdma_counter *counter,
+						    struct ib_qp *ibqp)
+{
+	return rox_counter_bind_qp(counter, ibqp, 1);
+}
+
+static __maybe_unused int rox_counter_unbind_qp_plain(struct ib_qp *ibqp)
+{
+	return rox_counter_unbind_qp(ibqp, 1);
+}
+
+#define ROX_OPS_COUNTER_BIND_QP				\
+	.counter_bind_qp = rox_counter_bind_qp_plain,	\
+	.counter_unbind_qp = rox_counter_unbind_qp_plain,
+#endif
+
+/* Where drivers may put something of their own behind a counter the core must know how much. */
+#ifdef ROX_HAVE_COUNTER_SIZE
+struct rox_rdma_counter {
+	struct rdma_counter counter;
+};
+
+#define ROX_OPS_COUNTER_SIZE INIT_RDMA_OBJ_SIZE(rdma_counter, rox_rdma_counter, counter),
+#else
+#define ROX_OPS_COUNTER_SIZE
 #endif
 
 #endif /* ROX_COMPAT_OPS_H */

@@ -8,6 +8,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
+#include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <rdma/ib_cache.h>
@@ -201,7 +202,7 @@ static void take_cnp(struct sk_buff *skb)
 
 	rox_rx_begin(&rx, skb);
 	while (rox_rx_next(&rx, &pkt))
-		rox_count(rox_skb_cb(skb)->dev, ROX_CNT_RX_CNP);
+		rox_qp_count(rox_skb_cb(skb)->qp, ROX_CNT_RX_CNP);
 	kfree_skb(skb);
 }
 
@@ -215,13 +216,25 @@ static void scrub(struct sk_buff *skb)
 	skb->dev = NULL;
 }
 
+static noinline void count_congestion(struct rox_qp *qp, const struct run *run,
+				      const struct sk_buff *skb)
+{
+	u8 dsfield = ip_hdr(skb)->version == 6 ? ipv6_get_dsfield(ipv6_hdr(skb)) :
+						 ip_hdr(skb)->tos;
+
+	if (INET_ECN_is_ce(dsfield))
+		rox_qp_count_add(qp, ROX_CNT_RX_CE, run->count);
+}
+
 /* Gives packets to a QP; takes over @skb. */
 static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff *skb)
 {
 	struct rox_skb_cb *cb = rox_skb_cb(skb);
 
+	if (rox_optional(qp->dev, ROX_CNT_RX_CE))
+		count_congestion(qp, run, skb);
 	scrub(skb);
-	cb->dev = qp->dev;
+	cb->qp = qp;
 	cb->first = run->first;
 	cb->count = run->count;
 

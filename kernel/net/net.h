@@ -106,7 +106,7 @@ void rox_net_leave(struct rox_dev *dev, const struct in6_addr *group);
  * @ext_last: packed extended headers of the last packet if npkts > 1
  * @solicited: SE bit on the last packet
  * @ackreq: A bit on the last packet
- * @qp: whose packets, for tracing and counters; may be NULL
+ * @qp: whose packets, for tracing and counters
  */
 struct rox_burst {
 	struct rox_path *path;
@@ -169,7 +169,7 @@ struct rox_pkt {
 
 /**
  * struct rox_skb_cb - which packets of a frame are meant; in skb->cb
- * @dev: device that they came to
+ * @qp: whose they are; it keeps the frame, or whoever has the frame keeps it
  * @first: number of the first packet
  * @count: packets from there
  *
@@ -177,7 +177,7 @@ struct rox_pkt {
  * clone for each run of packets for the same QP.
  */
 struct rox_skb_cb {
-	struct rox_dev *dev;
+	struct rox_qp *qp;
 	u32 first;
 	u32 count;
 };

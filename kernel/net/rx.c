@@ -168,7 +168,7 @@ static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, u8 *bth)
  */
 bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
 {
-	struct rox_dev *dev = rox_skb_cb(rx->skb)->dev;
+	const struct rox_qp *qp = rox_skb_cb(rx->skb)->qp;
 	bool found = false;
 
 	while (rx->left && !found) {
@@ -176,9 +176,9 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
 		u8 bth[ROX_BTH_LEN];
 
 		if (!parse(rx, pkt, len, bth))
-			rox_count(dev, ROX_CNT_RX_MALFORMED);
+			rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
 		else if (!icrc_ok(rx, len, bth))
-			rox_count(dev, ROX_CNT_RX_ICRC);
+			rox_qp_count(qp, ROX_CNT_RX_ICRC);
 		else
 			found = true;
 		rx->off += len;
@@ -186,8 +186,8 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
 		rx->index++;
 	}
 	if (found) {
-		rox_count(dev, ROX_CNT_RX_PKTS);
-		rox_count_add(dev, ROX_CNT_RX_BYTES, pkt->payload_len);
+		rox_qp_count(qp, ROX_CNT_RX_PKTS);
+		rox_qp_count_add(qp, ROX_CNT_RX_BYTES, pkt->payload_len);
 	}
 	return found;
 }

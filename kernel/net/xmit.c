@@ -395,15 +395,14 @@ static struct dst_entry *route_of(const struct rox_path *path, const struct rox_
 static void account(const struct tx *tx)
 {
 	struct rox_burst *b = tx->b;
-	struct rox_dev *dev = b->path->dev;
 
-	rox_count(dev, ROX_CNT_TX_BURSTS);
-	rox_count_add(dev, ROX_CNT_TX_PKTS, tx->sent);
-	rox_count_add(dev, ROX_CNT_TX_BYTES, tx->sent_bytes);
+	rox_qp_count(b->qp, ROX_CNT_TX_BURSTS);
+	rox_qp_count_add(b->qp, ROX_CNT_TX_PKTS, tx->sent);
+	rox_qp_count_add(b->qp, ROX_CNT_TX_BYTES, tx->sent_bytes);
 	if (tx->drops)
-		rox_count_add(dev, ROX_CNT_TX_DROP, tx->drops);
-	trace_rox_packet_out(b->qp ? b->qp->ibqp.qp_num : 0, b->dqpn, b->op_first, b->psn,
-			     b->npkts, b->len);
+		rox_qp_count_add(b->qp, ROX_CNT_TX_DROP, tx->drops);
+	trace_rox_packet_out(b->qp->ibqp.qp_num, b->dqpn, b->op_first, b->psn, b->npkts,
+			     b->len);
 }
 
 int rox_xmit(struct rox_burst *burst)

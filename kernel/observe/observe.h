@@ -5,11 +5,14 @@
 #ifndef ROX_OBSERVE_H
 #define ROX_OBSERVE_H
 
-#include "../rox.h"
+#include <linux/jump_label.h>
+#include "../verbs/verbs.h"
 
 /*
- * Per-CPU event counters of a device, in the order of `rdma statistic show`;
- * names in observe/counters.c. RX/TX bytes are payload bytes.
+ * Per-CPU event counters, in the order of `rdma statistic show`; names in
+ * observe/counters.c. RX/TX bytes are payload bytes. What a QP does is counted in
+ * the device's set or, if it is bound to one, in a set of `rdma statistic qp`: never
+ * in both, as the core adds them up.
  */
 enum rox_counter {
 	ROX_CNT_TX_PKTS,		/* port_xmit_packets */
@@ -52,6 +55,13 @@ enum rox_counter {
 	ROX_CNT_TX_ACKS,
 	ROX_CNT_RX_ACKS,
 	ROX_CNT_RX_CNP,			/* rp_cnp_handled */
+	/* Counted while switched on, see rox_optional(). The core wants them last. */
+	ROX_CNT_OPTIONAL,
+	ROX_CNT_RX_CE = ROX_CNT_OPTIONAL, /* packets with ECN "congestion experienced" */
+	ROX_CNT_STALL_WINDOW,		/* sending stopped: enough is unacknowledged */
+	ROX_CNT_STALL_CREDITS,		/* ... the peer has no receives */
+	ROX_CNT_STALL_READS,		/* ... max_rd_atomic, or a fence */
+	ROX_CNT_DEFERRED,		/* work left to the workqueue */
 	ROX_CNT_MAX
 };
 
@@ -69,6 +79,37 @@ static inline void rox_count(struct rox_dev *dev, enum rox_counter c)
 	rox_count_add(dev, c, 1);
 }
 
-extern const struct ib_device_ops rox_observe_ops;	/* hw stats, restrack fills */
+/*
+ * For what @qp does. Bottom halves are disabled, or the caller is in an RCU
+ * read-side section: unbinding lets go of a set after a grace period.
+ */
+static inline void rox_qp_count_add(const struct rox_qp *qp, enum rox_counter c, u64 n)
+{
+	this_cpu_add(READ_ONCE(qp->counters)->c[c], n);
+}
+
+static inline void rox_qp_count(const struct rox_qp *qp, enum rox_counter c)
+{
+	rox_qp_count_add(qp, c, 1);
+}
+
+DECLARE_STATIC_KEY_FALSE(rox_optional_key);
+
+/* Is the optional counter @c switched on? Costs nothing while none is, on any device. */
+static inline bool rox_optional(const struct rox_dev *dev, enum rox_counter c)
+{
+	return static_branch_unlikely(&rox_optional_key) &&
+	       test_bit(c - ROX_CNT_OPTIONAL, &dev->optional);
+}
+
+/* ib_device_ops with the newest signatures */
+int rox_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp, u32 port);
+int rox_counter_unbind_qp(struct ib_qp *ibqp, u32 port);
+
+/* For link.c: 0 or -ENOMEM; and after the device's last user, process context. */
+int rox_observe_init(struct rox_dev *dev);
+void rox_observe_exit(struct rox_dev *dev);
+
+extern const struct ib_device_ops rox_observe_ops;	/* statistics, restrack fills */
 
 #endif /* ROX_OBSERVE_H */

@@ -100,7 +100,7 @@ static void rox_implied_nak(struct rox_qp *qp, u32 psn)
 	send->ooo_psn = psn;
 	if (known)
 		return;
-	rox_count(qp->dev, ROX_CNT_IMPLIED_NAK_SEQ_ERR);
+	rox_qp_count(qp, ROX_CNT_IMPLIED_NAK_SEQ_ERR);
 	rox_retry_go_back(qp, ROX_RETRY_IMPLIED);
 }
 
@@ -110,15 +110,15 @@ static void rox_comp_nak(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_ack_through(qp, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK));
 	switch (pkt->ext.aeth.syndrome & ROX_AETH_VALUE) {
 	case ROX_NAK_PSN_SEQ:
-		rox_count(qp->dev, ROX_CNT_PACKET_SEQ_ERR);
+		rox_qp_count(qp, ROX_CNT_PACKET_SEQ_ERR);
 		rox_retry_go_back(qp, ROX_RETRY_SEQ_NAK);
 		break;
 	case ROX_NAK_INV_REQ:
-		rox_count(qp->dev, ROX_CNT_REQ_REM_INV_REQ);
+		rox_qp_count(qp, ROX_CNT_REQ_REM_INV_REQ);
 		rox_fail_tail(qp, IB_WC_REM_INV_REQ_ERR);
 		break;
 	case ROX_NAK_REM_ACCESS:
-		rox_count(qp->dev, ROX_CNT_REQ_REM_ACCESS);
+		rox_qp_count(qp, ROX_CNT_REQ_REM_ACCESS);
 		rox_fail_tail(qp, IB_WC_REM_ACCESS_ERR);
 		break;
 	case ROX_NAK_REM_OP:
@@ -128,7 +128,7 @@ static void rox_comp_nak(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_fail_tail(qp, IB_WC_REM_INV_RD_REQ_ERR);
 		break;
 	default:
-		rox_count(qp->dev, ROX_CNT_RX_MALFORMED);
+		rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
 		break;
 	}
 }
@@ -144,7 +144,7 @@ static void rox_comp_ack(struct rox_qp *qp, const struct rox_pkt *pkt)
 			rox_implied_nak(qp, pkt->bth.psn);
 		break;
 	case ROX_AETH_RNR:
-		rox_count(qp->dev, ROX_CNT_RNR_NAK_RETRY_ERR);
+		rox_qp_count(qp, ROX_CNT_RNR_NAK_RETRY_ERR);
 		if (rox_psn_diff(pkt->bth.psn, qp->send.una) > 0)
 			rox_ack_through(qp, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK));
 		if (!qp->send.waiting_rnr)
@@ -154,7 +154,7 @@ static void rox_comp_ack(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_comp_nak(qp, pkt);
 		break;
 	default:
-		rox_count(qp->dev, ROX_CNT_RX_MALFORMED);
+		rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
 		break;
 	}
 }
@@ -265,7 +265,7 @@ static void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	switch (pkt->info->kind) {
 	case ROX_KIND_ACK:
-		rox_count(qp->dev, ROX_CNT_RX_ACKS);
+		rox_qp_count(qp, ROX_CNT_RX_ACKS);
 		rox_comp_ack(qp, pkt);
 		break;
 	case ROX_KIND_READ_RESP:
@@ -275,7 +275,7 @@ static void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_comp_atomic(qp, pkt);
 		break;
 	default:
-		rox_count(qp->dev, ROX_CNT_RX_MALFORMED);
+		rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
 		break;
 	}
 }

@@ -68,20 +68,44 @@ static bool rox_state_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 	}
 }
 
-static bool rox_may_send(const struct rox_qp *qp, const struct rox_swqe *wqe)
+/* READs and ATOMICs have their limit, and a fence waits for them. */
+static bool rox_reads_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	const struct rox_send *send = &qp->send;
 	bool reads = rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe);
 
-	if (wqe->status || send->waiting_rnr || !rox_state_ok(qp, wqe))
+	if (reads && send->rd_atomic >= qp->attr.max_rd_atomic)
+		return false;
+	return wqe->sent || !(wqe->flags & IB_SEND_FENCE) || !send->rd_atomic;
+}
+
+static bool rox_may_begin(const struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	return !wqe->status && !qp->send.waiting_rnr && rox_state_ok(qp, wqe);
+}
+
+static bool rox_may_send(const struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	if (!rox_may_begin(qp, wqe))
 		return false;
 	if (!rox_is_rc(qp))
 		return true;
-	if (reads && send->rd_atomic >= qp->attr.max_rd_atomic)
-		return false;
-	if (!wqe->sent && (wqe->flags & IB_SEND_FENCE) && send->rd_atomic)
-		return false;
-	return rox_window_room(qp) && rox_credit_ok(qp, wqe);
+	return rox_reads_ok(qp, wqe) && rox_window_room(qp) && rox_credit_ok(qp, wqe);
+}
+
+/* For the optional counters: what rox_may_send() did not like. */
+static noinline void rox_count_stall(const struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	enum rox_counter why = ROX_CNT_STALL_CREDITS;
+
+	if (!rox_may_begin(qp, wqe))
+		return;
+	if (!rox_reads_ok(qp, wqe))
+		why = ROX_CNT_STALL_READS;
+	else if (!rox_window_room(qp))
+		why = ROX_CNT_STALL_WINDOW;
+	if (rox_optional(qp->dev, why))
+		rox_qp_count(qp, why);
 }
 
 /* ---- bursts ---- */
@@ -282,7 +306,7 @@ static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
 	u32 psn = rox_wqe_psn(wqe);
 
 	if (rox_psn_diff(send->psn, send->max_psn) < 0)
-		rox_count_add(qp->dev, ROX_CNT_RETRANS_PKTS,
+		rox_qp_count_add(qp, ROX_CNT_RETRANS_PKTS,
 			      min(rox_psn_diff(psn, send->psn),
 				  rox_psn_diff(send->max_psn, send->psn)));
 	send->psn = psn;
@@ -318,8 +342,11 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 				break;
 			continue;
 		}
-		if (!rox_may_send(qp, wqe))
+		if (!rox_may_send(qp, wqe)) {
+			if (static_branch_unlikely(&rox_optional_key))
+				rox_count_stall(qp, wqe);
 			break;
+		}
 		/* No PSN is used for WQEs that failed; go on from this one's. */
 		send->psn = rox_wqe_psn(wqe);
 		if (rox_xmit_wqe(qp, wqe, send->cur)) {

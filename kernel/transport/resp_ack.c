@@ -39,7 +39,7 @@ static void rox_aeth_send(struct rox_qp *qp, u8 syndrome, u32 psn)
 	rox_burst_init(qp, &b, psn);
 	b.op_first = qp->service | IB_OPCODE_ACKNOWLEDGE;
 	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
-	rox_count(qp->dev, ROX_CNT_TX_ACKS);
+	rox_qp_count(qp, ROX_CNT_TX_ACKS);
 	rox_xmit(&b);
 }
 

@@ -38,7 +38,7 @@ void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt)
 	enum rox_verdict v;
 
 	if (pkt->bth.psn != recv->epsn) {
-		rox_count(qp->dev, ROX_CNT_OUT_OF_SEQUENCE);
+		rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
 		rox_uc_abandon(qp);
 	}
 	recv->epsn = rox_psn_add(pkt->bth.psn, 1);
@@ -60,7 +60,7 @@ static bool rox_qkey_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	if (pkt->ext.deth.qkey == qp->attr.qkey)
 		return true;
-	rox_count(qp->dev, ROX_CNT_RX_QKEY);
+	rox_qp_count(qp, ROX_CNT_RX_QKEY);
 	atomic_inc(&qp->dev->qkey_bad);
 	return false;
 }
@@ -85,7 +85,7 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 		return;
 	}
 	if (len > recv->recv->length) {
-		rox_count(qp->dev, ROX_CNT_RESP_LOC_LEN);
+		rox_qp_count(qp, ROX_CNT_RESP_LOC_LEN);
 		rox_recv_complete(qp, IB_WC_LOC_LEN_ERR, NULL, 0);
 		rox_qp_fail(qp, -1);
 		return;

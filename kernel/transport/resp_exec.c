@@ -20,7 +20,7 @@ enum rox_verdict rox_recv_take(struct rox_qp *qp)
 	else
 		n = rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv);
 	if (!n) {
-		rox_count(qp->dev, ROX_CNT_OUT_OF_BUFFER);
+		rox_qp_count(qp, ROX_CNT_OUT_OF_BUFFER);
 		return ROX_V_RNR;
 	}
 	if (n == -EPROTO)
@@ -76,7 +76,7 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				cqe.vlan_id = rox_pkt_vlan(qp, pkt);
 		}
 	} else {
-		rox_count(qp->dev, status == IB_WC_WR_FLUSH_ERR ? ROX_CNT_RESP_CQE_FLUSH :
+		rox_qp_count(qp, status == IB_WC_WR_FLUSH_ERR ? ROX_CNT_RESP_CQE_FLUSH :
 								  ROX_CNT_RESP_CQE_ERROR);
 	}
 	trace_rox_completion(qp->ibqp.qp_num, cqe.wr_id, cqe.opcode, status, byte_len);
@@ -180,7 +180,7 @@ static enum rox_verdict rox_send_error(struct rox_qp *qp, enum ib_wc_status stat
 	rox_recv_complete(qp, status, NULL, 0);
 	if (status != IB_WC_LOC_LEN_ERR)
 		return ROX_V_REM_OP;
-	rox_count(qp->dev, ROX_CNT_RESP_LOC_LEN);
+	rox_qp_count(qp, ROX_CNT_RESP_LOC_LEN);
 	return ROX_V_LOC_LEN;
 }
 
@@ -294,7 +294,7 @@ enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt)
 		v = rox_write_begin(qp, pkt);
 		if (v)
 			return v;
-		rox_count(qp->dev, ROX_CNT_RX_WRITE_REQ);
+		rox_qp_count(qp, ROX_CNT_RX_WRITE_REQ);
 	}
 	if (rox_recv_place(qp, pkt))
 		return ROX_V_REM_ACCESS;

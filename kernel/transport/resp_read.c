@@ -68,7 +68,7 @@ int rox_read_continue(struct rox_qp *qp, int bursts)
 		if (rox_read_burst(qp, &it)) {
 			/* The MR went away after the check. */
 			job->active = false;
-			rox_count(qp->dev, ROX_CNT_RESP_REM_ACCESS);
+			rox_qp_count(qp, ROX_CNT_RESP_REM_ACCESS);
 			rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_ACCESS, job->psn);
 			rox_qp_fail(qp, IB_EVENT_QP_ACCESS_ERR);
 			break;
@@ -130,7 +130,7 @@ enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res;
 
-	rox_count(qp->dev, ROX_CNT_RX_READ_REQ);
+	rox_qp_count(qp, ROX_CNT_RX_READ_REQ);
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) || !recv->num_res ||
 	    pkt->payload_len || pkt->ext.reth.len > ROX_MAX_MSG_SIZE)
 		return ROX_V_INV_REQ;
@@ -182,7 +182,7 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	size_t len = sizeof(u64);
 	void *p;
 
-	rox_count(qp->dev, ROX_CNT_RX_ATOMIC_REQ);
+	rox_qp_count(qp, ROX_CNT_RX_ATOMIC_REQ);
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_ATOMIC) || !recv->num_res ||
 	    pkt->payload_len || (pkt->ext.atomic.va & 7))
 		return ROX_V_INV_REQ;
@@ -243,7 +243,7 @@ void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_rd_res *res;
 
-	rox_count(qp->dev, ROX_CNT_DUPLICATE_REQ);
+	rox_qp_count(qp, ROX_CNT_DUPLICATE_REQ);
 	switch (pkt->info->kind) {
 	case ROX_KIND_READ_REQ:
 		rox_duplicate_read(qp, pkt);

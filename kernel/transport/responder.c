@@ -15,7 +15,7 @@ static void rox_out_of_sequence(struct rox_qp *qp, u32 psn)
 	struct rox_resp *recv = &qp->recv;
 	bool again = !recv->nak_sent || rox_psn_diff(psn, recv->ooo_psn) <= 0;
 
-	rox_count(qp->dev, ROX_CNT_OUT_OF_SEQUENCE);
+	rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
 	recv->ooo_psn = psn;
 	if (!again)
 		return;
@@ -78,7 +78,7 @@ static void rox_refuse(struct rox_qp *qp, enum rox_verdict v)
 		rox_qp_fail(qp, IB_EVENT_QP_REQ_ERR);
 		break;
 	case ROX_V_REM_ACCESS:
-		rox_count(qp->dev, ROX_CNT_RESP_REM_ACCESS);
+		rox_qp_count(qp, ROX_CNT_RESP_REM_ACCESS);
 		rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_ACCESS, recv->epsn);
 		rox_qp_fail(qp, IB_EVENT_QP_ACCESS_ERR);
 		break;
@@ -128,7 +128,7 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 		/* What follows is out of sequence and needs no NAK of its own. */
 		recv->nak_sent = true;
 		recv->ooo_psn = pkt->bth.psn;
-		rox_count(qp->dev, ROX_CNT_RNR_NAK_SENT);
+		rox_qp_count(qp, ROX_CNT_RNR_NAK_SENT);
 		rox_nak_send(qp, ROX_AETH_RNR | qp->attr.min_rnr_timer, recv->epsn);
 	} else if (v && v != ROX_V_DROP) {
 		rox_refuse(qp, v);

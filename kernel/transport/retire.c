@@ -17,9 +17,9 @@ static void rox_send_cqe(struct rox_qp *qp, u64 wr_id, u8 wc_opcode, u8 status, 
 
 	trace_rox_completion(qp->ibqp.qp_num, wr_id, wc_opcode, status, byte_len);
 	if (status == IB_WC_WR_FLUSH_ERR)
-		rox_count(qp->dev, ROX_CNT_REQ_CQE_FLUSH);
+		rox_qp_count(qp, ROX_CNT_REQ_CQE_FLUSH);
 	else if (status)
-		rox_count(qp->dev, ROX_CNT_REQ_CQE_ERROR);
+		rox_qp_count(qp, ROX_CNT_REQ_CQE_ERROR);
 	if (rox_cq_add(rox_qp_scq(qp), &cqe, false))
 		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
 }

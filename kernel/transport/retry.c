@@ -85,7 +85,7 @@ void rox_retry_watch(struct rox_qp *qp)
 /* The oldest WQE fails with @status; the run's end completes it and the QP is in ERR. */
 static void rox_retry_exhausted(struct rox_qp *qp, enum ib_wc_status status)
 {
-	rox_count(qp->dev, status == IB_WC_RNR_RETRY_EXC_ERR ? ROX_CNT_RNR_EXCEEDED :
+	rox_qp_count(qp, status == IB_WC_RNR_RETRY_EXC_ERR ? ROX_CNT_RNR_EXCEEDED :
 							       ROX_CNT_RETRY_EXCEEDED);
 	rox_swqe_at(qp, qp->send.tail)->status = status;
 	rox_retire_failed(qp);
@@ -176,7 +176,7 @@ void rox_retry_timeout(struct rox_qp *qp)
 	}
 	if (send->psn == send->una)
 		return;
-	rox_count(qp->dev, ROX_CNT_LOCAL_ACK_TIMEOUT);
+	rox_qp_count(qp, ROX_CNT_LOCAL_ACK_TIMEOUT);
 	/* All at once again would only lengthen the queue that may be the reason. */
 	send->window = ROX_WINDOW_PROBE;
 	send->naks = 0;

@@ -9,6 +9,16 @@
 /* Runs in the caller's context before the rest is left to a worker. */
 #define ROX_CALLER_RUNS 32
 
+static void rox_side_defer(struct rox_side *side)
+{
+	if (rox_optional(side->qp->dev, ROX_CNT_DEFERRED)) {
+		rcu_read_lock();
+		rox_qp_count(side->qp, ROX_CNT_DEFERRED);
+		rcu_read_unlock();
+	}
+	queue_work(rox_wq, &side->work);
+}
+
 static bool rox_side_trylock(struct rox_side *side)
 {
 	return !atomic_read(&side->parked) && !test_and_set_bit_lock(0, &side->busy);
@@ -56,7 +66,7 @@ static void rox_side_work(struct work_struct *work)
 	more = rox_side_run(side);
 	local_bh_enable();
 	if (more)
-		queue_work(rox_wq, &side->work);
+		rox_side_defer(side);
 }
 
 void rox_side_init(struct rox_side *side, struct rox_qp *qp,
@@ -74,7 +84,7 @@ void rox_side_kick(struct rox_side *side, unsigned long work)
 {
 	rox_side_announce(side, work);
 	if (rox_side_run(side))
-		queue_work(rox_wq, &side->work);
+		rox_side_defer(side);
 }
 
 /*
@@ -116,7 +126,7 @@ static void rox_side_doorbell(struct rox_side *side)
 
 	rox_side_announce(side, ROX_WORK_RUN);
 	if (irqs_disabled()) {
-		queue_work(rox_wq, &side->work);
+		rox_side_defer(side);
 		return;
 	}
 	do {
@@ -125,7 +135,7 @@ static void rox_side_doorbell(struct rox_side *side)
 		local_bh_enable();
 	} while (more && yields && ++runs < ROX_CALLER_RUNS);
 	if (more)
-		queue_work(rox_wq, &side->work);
+		rox_side_defer(side);
 }
 
 /**
@@ -136,7 +146,9 @@ static void rox_side_doorbell(struct rox_side *side)
  */
 void rox_send_doorbell(struct rox_qp *qp)
 {
-	rox_count(qp->dev, ROX_CNT_DOORBELLS);
+	rcu_read_lock();
+	rox_qp_count(qp, ROX_CNT_DOORBELLS);
+	rcu_read_unlock();
 	rox_side_doorbell(&qp->send.side);
 }
 
@@ -159,9 +171,9 @@ void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request)
 {
 	struct rox_side *side = request ? &qp->recv.side : &qp->send.side;
 
-	rox_count(qp->dev, ROX_CNT_RX_BURSTS);
+	rox_qp_count(qp, ROX_CNT_RX_BURSTS);
 	if (skb_queue_len_lockless(&side->rxq) >= ROX_MAX_RXQ) {
-		rox_count(qp->dev, ROX_CNT_RX_DROP);
+		rox_qp_count(qp, ROX_CNT_RX_DROP);
 		kfree_skb(skb);
 		return;
 	}

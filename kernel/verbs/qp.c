@@ -297,6 +297,7 @@ static void rox_qp_init(struct rox_qp *qp, const struct ib_qp_init_attr *init, b
 	int mtu;
 
 	qp->dev = to_rox_dev(qp->ibqp.device);
+	qp->counters = qp->dev->counters;
 	/* The RDMA core creates targets in its own name, for processes. */
 	qp->user = user || init->qp_type == IB_QPT_XRC_TGT;
 	qp->service = rox_qp_service(init->qp_type);

@@ -274,6 +274,7 @@ struct rox_qp_slot {
  * @sq_sig_all: every send WQE is signalled
  * @block_mcast_self: wants no multicast packets that it has sent itself
  * @cap: as created
+ * @counters: what counts this QP: the device's, or a set that it is bound to
  * @state_lock: innermost; protects @state, @sq_draining and @attr against the
  *	transport's own transitions
  * @state: read with rox_qp_state() anywhere
@@ -302,6 +303,7 @@ struct rox_qp {
 	bool sq_sig_all;
 	bool block_mcast_self;
 	struct ib_qp_cap cap;
+	struct rox_counters __percpu *counters;
 
 	spinlock_t state_lock;	/* @state, @sq_draining, @attr */
 	enum ib_qp_state state;
