@@ -75,6 +75,17 @@ void wr_atomic_fetch_add(ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, uin
     }
 }
 
+/* The value comes with the call, so that no SGE list is set after it. */
+void wr_atomic_write(ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr)
+{
+    const std::array<ibv_data_buf, 1> value = {
+        {{.addr = const_cast<void *>(atomic_wr), .length = sizeof(uint64_t)}}};
+
+    if (begin_rdma(qp, IBV_WR_ATOMIC_WRITE, rkey, remote_addr) != nullptr) {
+        Qp::of(qp)->sq.set_inline(value);
+    }
+}
+
 void wr_rdma_read(ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr)
 {
     begin_rdma(qp, IBV_WR_RDMA_READ, rkey, remote_addr);
@@ -196,6 +207,8 @@ uint64_t supported_send_ops(ibv_qp_type type)
 
     switch (type) {
     case IBV_QPT_RC:
+        return sends | writes | fetches | keys | IBV_QP_EX_WITH_SEND_WITH_INV |
+               IBV_QP_EX_WITH_ATOMIC_WRITE;
     case IBV_QPT_XRC_SEND: return sends | writes | fetches | keys | IBV_QP_EX_WITH_SEND_WITH_INV;
     case IBV_QPT_UC: return sends | writes | keys;
     case IBV_QPT_UD: return sends;
@@ -212,6 +225,9 @@ void set_send_functions(ibv_qp_ex &qp, uint64_t send_ops)
     }
     if (wants(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)) {
         qp.wr_atomic_fetch_add = wr_atomic_fetch_add;
+    }
+    if (wants(IBV_QP_EX_WITH_ATOMIC_WRITE)) {
+        qp.wr_atomic_write = wr_atomic_write;
     }
     if (wants(IBV_QP_EX_WITH_RDMA_READ)) {
         qp.wr_rdma_read = wr_rdma_read;

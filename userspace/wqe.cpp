@@ -33,7 +33,7 @@ constexpr unsigned int send_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEN
 constexpr uint32_t legal_opcodes(ibv_qp_type type)
 {
     switch (type) {
-    case IBV_QPT_RC:
+    case IBV_QPT_RC: return legal_opcodes(IBV_QPT_XRC_SEND) | bit(IBV_WR_ATOMIC_WRITE);
     case IBV_QPT_XRC_SEND:
         return send_opcodes | bit(IBV_WR_SEND_WITH_INV) | key_opcodes | write_opcodes |
                fetch_opcodes;
@@ -65,6 +65,7 @@ int put_operation(rox_send_wqe &wqe, const ibv_send_wr &wr, ibv_qp_type type)
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
     case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_WRITE:
         wqe.wr.rdma.remote_addr = wr.wr.rdma.remote_addr;
         wqe.wr.rdma.rkey = wr.wr.rdma.rkey;
         return 0;

@@ -34,7 +34,8 @@ bool opcode_is_legal(ibv_qp_type type, uint32_t opcode);
 constexpr bool opcode_takes_inline(ibv_wr_opcode opcode)
 {
     return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
-           opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+           opcode == IBV_WR_RDMA_WRITE_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
+           opcode == IBV_WR_ATOMIC_WRITE;
 }
 
 /// Operations on keys have none, and an SGE list that comes with one means nothing.

@@ -63,6 +63,11 @@ static inline struct ib_umem *ib_umem_get_va(struct ib_device *device, unsigned 
 #define IB_WR_ATOMIC_WRITE	((enum ib_wr_opcode)15)
 #define IB_ACCESS_FLUSH_GLOBAL		BIT(8)
 #define IB_ACCESS_FLUSH_PERSISTENT	BIT(9)
+#define IB_WC_ATOMIC_WRITE	((enum ib_wc_opcode)9)
+#define IB_DEVICE_ATOMIC_WRITE	BIT_ULL(40)
+/* <rdma/ib_pack.h> has them together with the above. */
+#define IB_OPCODE_RC_FLUSH		0x1c
+#define IB_OPCODE_RC_ATOMIC_WRITE	0x1d
 #endif
 
 #endif /* ROX_COMPAT_H */

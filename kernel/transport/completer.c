@@ -54,7 +54,7 @@ static bool rox_ack_through(struct rox_qp *qp, u32 psn)
 	while ((wqe = rox_tail_wqe(qp)) && rox_psn_diff(psn, send->una) >= 0) {
 		u32 end = rox_psn_add(wqe->first_psn, wqe->npkts);
 
-		if (rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe))
+		if (rox_wqe_is_answered(wqe))
 			return false;
 		if (rox_psn_diff(next, end) < 0) {
 			rox_acked_to(qp, next);
@@ -194,13 +194,38 @@ static void rox_rd_atomic_done(struct rox_qp *qp, u32 psn)
 		send->rd_atomic--;
 }
 
+/* The answer to an ATOMIC WRITE is that to a READ of nothing (IBTA A19.4). */
+static noinline void rox_comp_atomic_write(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	const u8 only = ROX_OP_FIRST | ROX_OP_LAST;
+
+	if ((pkt->info->flags & only) != only || pkt->payload_len ||
+	    (pkt->ext.aeth.syndrome & ROX_AETH_KIND) != ROX_AETH_ACK) {
+		rox_fail_tail(qp, IB_WC_BAD_RESP_ERR);
+		return;
+	}
+	rox_credits(qp, pkt);
+	rox_rd_atomic_done(qp, pkt->bth.psn);
+	rox_acked_to(qp, rox_psn_add(pkt->bth.psn, 1));
+	rox_retire_tail(qp);
+}
+
+static bool rox_wqe_is_read_or_write(const struct rox_swqe *wqe)
+{
+	return rox_wqe_is_read(wqe) || rox_wqe_is_atomic_write(wqe);
+}
+
 static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
-	struct rox_swqe *wqe = rox_comp_expect(qp, pkt, rox_wqe_is_read);
+	struct rox_swqe *wqe = rox_comp_expect(qp, pkt, rox_wqe_is_read_or_write);
 	u32 pos, offset, len, psn = pkt->bth.psn;
 
 	if (!wqe)
 		return;
+	if (unlikely(rox_wqe_is_atomic_write(wqe))) {
+		rox_comp_atomic_write(qp, pkt);
+		return;
+	}
 	if (pkt->info->ext & ROX_EXT_AETH)
 		rox_credits(qp, pkt);
 	pos = (psn - wqe->first_psn) & ROX_PSN_MASK;

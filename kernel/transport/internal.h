@@ -92,6 +92,25 @@ static inline bool rox_wqe_is_atomic(const struct rox_swqe *wqe)
 	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+static inline bool rox_wqe_is_atomic_write(const struct rox_swqe *wqe)
+{
+	return wqe->opcode == IB_WR_ATOMIC_WRITE;
+}
+
+/* Brings something back, into the memory that the WQE names. */
+static inline bool rox_wqe_fetches(const struct rox_swqe *wqe)
+{
+	return BIT_ULL(wqe->opcode) & (BIT_ULL(IB_WR_RDMA_READ) |
+				       BIT_ULL(IB_WR_ATOMIC_CMP_AND_SWP) |
+				       BIT_ULL(IB_WR_ATOMIC_FETCH_AND_ADD));
+}
+
+/* Is complete by a response of its own, not by an ACK; takes one of max_rd_atomic. */
+static inline bool rox_wqe_is_answered(const struct rox_swqe *wqe)
+{
+	return rox_wqe_fetches(wqe) || rox_wqe_is_atomic_write(wqe);
+}
+
 /* Operations on keys: in order with the others, but they send nothing and take no PSN. */
 static inline bool rox_wqe_is_local(const struct rox_swqe *wqe)
 {
@@ -180,9 +199,10 @@ int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt);
 void rox_recv_iter_end(struct rox_qp *qp);
 bool rox_recv_flush(struct rox_qp *qp);
 
-/* resp_read.c: READ and ATOMIC */
+/* resp_read.c: READ, ATOMIC, ATOMIC WRITE */
 enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt);
 enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt);
+enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Answers a request that was executed before. */
 void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Sends READ responses, at most @bursts; returns those that are left. */

@@ -18,13 +18,12 @@ void rox_send_iter_end(struct rox_qp *qp)
 struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset)
 {
 	struct rox_send *send = &qp->send;
-	bool incoming = rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe);
 
 	if (send->iter_valid && send->iter_wqe == index && send->iter_off == offset)
 		return &send->iter;
 	rox_send_iter_end(qp);
 	rox_iter_init(&send->iter, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge,
-		      incoming ? IB_ACCESS_LOCAL_WRITE : 0, qp->user);
+		      rox_wqe_fetches(wqe) ? IB_ACCESS_LOCAL_WRITE : 0, qp->user);
 	if (offset)
 		rox_iter_seek(&send->iter, offset);
 	send->iter_valid = true;
@@ -49,8 +48,7 @@ static bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	const struct rox_send *send = &qp->send;
 
-	if (!send->credits_valid || wqe->opcode == IB_WR_RDMA_WRITE ||
-	    rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe))
+	if (!send->credits_valid || wqe->opcode == IB_WR_RDMA_WRITE || rox_wqe_is_answered(wqe))
 		return true;
 	return rox_psn_diff(wqe->ssn, send->lsn) <= 0 || send->una == send->psn;
 }
@@ -72,9 +70,8 @@ static bool rox_state_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 static bool rox_reads_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	const struct rox_send *send = &qp->send;
-	bool reads = rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe);
 
-	if (reads && send->rd_atomic >= qp->attr.max_rd_atomic)
+	if (rox_wqe_is_answered(wqe) && send->rd_atomic >= qp->attr.max_rd_atomic)
 		return false;
 	return wqe->sent || !(wqe->flags & IB_SEND_FENCE) || !send->rd_atomic;
 }
@@ -259,6 +256,33 @@ static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe)
 	return 0;
 }
 
+/* ATOMIC WRITE: one packet like that of a WRITE, but for the opcode. */
+static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+{
+	struct rox_ext_hdrs ext = {
+		.reth = { .va = wqe->remote_addr, .rkey = wqe->rkey, .len = wqe->length },
+	};
+	struct rox_burst b;
+	int err;
+
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
+	b.op_first = IB_OPCODE_RC_ATOMIC_WRITE;
+	b.ackreq = true;
+	b.len = wqe->length;
+	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	if (wqe->inl)
+		b.inl = (const u8 *)wqe->sge;
+	else
+		b.src = rox_send_iter(qp, wqe, index, 0);
+	err = rox_xmit(&b);
+	rox_send_iter_end(qp);
+	if (err)
+		return err;
+	wqe->sent = 1;
+	qp->send.rd_atomic++;
+	return 0;
+}
+
 static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 {
 	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM;
@@ -294,6 +318,8 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 		return rox_xmit_read(qp, wqe);
 	if (rox_wqe_is_atomic(wqe))
 		return rox_xmit_atomic(qp, wqe);
+	if (unlikely(rox_wqe_is_atomic_write(wqe)))
+		return rox_xmit_atomic_write(qp, wqe, index);
 	return rox_xmit_message(qp, wqe, index);
 }
 
@@ -307,8 +333,8 @@ static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
 
 	if (rox_psn_diff(send->psn, send->max_psn) < 0)
 		rox_qp_count_add(qp, ROX_CNT_RETRANS_PKTS,
-			      min(rox_psn_diff(psn, send->psn),
-				  rox_psn_diff(send->max_psn, send->psn)));
+				 min(rox_psn_diff(psn, send->psn),
+				     rox_psn_diff(send->max_psn, send->psn)));
 	send->psn = psn;
 	if (rox_psn_diff(psn, send->max_psn) > 0)
 		send->max_psn = psn;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Execution of READs and ATOMICs, and their repetition for a requester that
- * lost the answer. IBTA volume 1, 9.7.5.1.3 (duplicates), 9.4.5 (atomics).
+ * Execution of READs, ATOMICs and ATOMIC WRITEs, and their repetition for a
+ * requester that lost the answer. IBTA volume 1, 9.7.5.1.3 (duplicates), 9.4.5
+ * (atomics), A19.4 (ATOMIC WRITE).
  */
 #include <linux/atomic.h>
 #include "internal.h"
@@ -206,6 +207,66 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	return ROX_V_OK;
 }
 
+/* ---- ATOMIC WRITE ---- */
+
+/* As to a READ of nothing. */
+static void rox_atomic_write_reply(struct rox_qp *qp, const struct rox_rd_res *res)
+{
+	struct rox_ext_hdrs ext = {
+		.aeth = { .syndrome = rox_ack_syndrome(qp), .msn = res->msn },
+	};
+	struct rox_burst b;
+
+	qp->recv.ack_due = false;
+	rox_burst_init(qp, &b, res->first_psn);
+	b.op_first = IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY;
+	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	rox_xmit(&b);
+}
+
+/* Whoever reads the eight bytes sees all of them, and after them what was written before. */
+static enum rox_verdict rox_atomic_write_do(struct rox_mr *mr, const struct rox_pkt *pkt)
+{
+	size_t len = sizeof(u64);
+	u64 *p = rox_mr_map(mr, pkt->ext.reth.va, &len);
+	u64 value;
+
+	if (len < sizeof(u64) || ((uintptr_t)p & 7) ||
+	    skb_copy_bits(pkt->skb, pkt->payload_off, &value, sizeof(value)))
+		return ROX_V_INV_REQ;
+	/* After the bytes of the WRITEs before it; its readers have their own barrier. */
+	smp_store_release(p, value);
+	return ROX_V_OK;
+}
+
+enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+	struct rox_rd_res *res;
+	struct rox_mr *mr;
+	enum rox_verdict v;
+
+	rox_qp_count(qp, ROX_CNT_RX_WRITE_REQ);
+	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE) || !recv->num_res ||
+	    pkt->ext.reth.len != sizeof(u64) || pkt->payload_len != sizeof(u64) ||
+	    (pkt->ext.reth.va & 7))
+		return ROX_V_INV_REQ;
+	mr = rox_mr_get(qp->dev, qp->ibqp.pd, pkt->ext.reth.rkey, pkt->ext.reth.va, sizeof(u64),
+			IB_ACCESS_REMOTE_WRITE, qp->user);
+	if (IS_ERR(mr))
+		return ROX_V_REM_ACCESS;
+	v = rox_atomic_write_do(mr, pkt);
+	rox_mr_put(mr);
+	if (v)
+		return v;
+	res = rox_res_new(qp, pkt);
+	recv->msn = rox_psn_add(recv->msn, 1);
+	recv->epsn = rox_psn_add(recv->epsn, 1);
+	res->msn = recv->msn;
+	rox_atomic_write_reply(qp, res);
+	return ROX_V_OK;
+}
+
 /* ---- duplicates ---- */
 
 static struct rox_rd_res *rox_res_find(struct rox_qp *qp, const struct rox_pkt *pkt)
@@ -253,6 +314,11 @@ void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt)
 		res = rox_res_find(qp, pkt);
 		if (res && res->first_psn == pkt->bth.psn)
 			rox_atomic_reply(qp, res);
+		break;
+	case ROX_KIND_ATOMIC_WRITE:
+		res = rox_res_find(qp, pkt);
+		if (res && res->first_psn == pkt->bth.psn)
+			rox_atomic_write_reply(qp, res);
 		break;
 	default:
 		/* It was executed: say so again. */

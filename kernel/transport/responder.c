@@ -51,6 +51,8 @@ static enum rox_verdict rox_execute(struct rox_qp *qp, const struct rox_pkt *pkt
 	case ROX_KIND_CMP_SWAP:
 	case ROX_KIND_FETCH_ADD:
 		return rox_exec_atomic(qp, pkt);
+	case ROX_KIND_ATOMIC_WRITE:
+		return rox_exec_atomic_write(qp, pkt);
 	default:
 		return ROX_V_INV_REQ;
 	}

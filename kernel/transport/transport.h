@@ -125,7 +125,7 @@ struct rox_swqe {
  * @ssn: messages copied so far, as the peer's MSN counts them
  * @lsn: last message that the peer's credits allow
  * @credits_valid: the peer reports credits
- * @rd_atomic: READ and ATOMIC requests outstanding
+ * @rd_atomic: READ, ATOMIC and ATOMIC WRITE requests outstanding
  * @nak_una: value of @una for which a missing response was asked for again
  * @ooo_psn: the last response that came while that one was missing
  * @window: packets that may be unacknowledged; small after a timeout, grows with ACKs

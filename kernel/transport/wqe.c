@@ -18,6 +18,7 @@ static const struct rox_wr_info rox_wr_table[] = {
 	[IB_WR_RDMA_READ]		= { true, false, false, IB_WC_RDMA_READ },
 	[IB_WR_ATOMIC_CMP_AND_SWP]	= { true, false, false, IB_WC_COMP_SWAP },
 	[IB_WR_ATOMIC_FETCH_AND_ADD]	= { true, false, false, IB_WC_FETCH_ADD },
+	[IB_WR_ATOMIC_WRITE]		= { true, false, false, IB_WC_ATOMIC_WRITE },
 	[IB_WR_SEND_WITH_INV]		= { true, false, false, IB_WC_SEND },
 	[IB_WR_LOCAL_INV]		= { true, true, false, IB_WC_LOCAL_INV },
 	[IB_WR_BIND_MW]			= { true, true, false, IB_WC_BIND_MW },
@@ -36,8 +37,9 @@ static bool rox_wr_allowed(const struct rox_qp *qp, u32 opcode)
 	info = &rox_wr_table[opcode];
 	switch (qp->ibqp.qp_type) {
 	case IB_QPT_RC:
-	case IB_QPT_XRC_INI:
 		return info->rc;
+	case IB_QPT_XRC_INI:
+		return info->rc && opcode != IB_WR_ATOMIC_WRITE;
 	case IB_QPT_UC:
 		return info->uc;
 	default:
@@ -54,8 +56,7 @@ static u8 rox_wqe_payload(struct rox_qp *qp, struct rox_swqe *wqe,
 
 	wqe->inl = hdr->send_flags & IB_SEND_INLINE;
 	if (wqe->inl) {
-		if (hdr->inline_len > qp->cap.max_inline_data ||
-		    rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe))
+		if (hdr->inline_len > qp->cap.max_inline_data || rox_wqe_fetches(wqe))
 			return IB_WC_LOC_QP_OP_ERR;
 		rox_ring_copy(&qp->sq, 0, sizeof(*hdr), wqe->sge, hdr->inline_len);
 		wqe->num_sge = 0;
@@ -96,9 +97,11 @@ static u8 rox_wqe_connected(struct rox_qp *qp, struct rox_swqe *wqe,
 	wqe->compare_add = hdr->wr.rdma.compare_add;
 	wqe->swap = hdr->wr.rdma.swap;
 	wqe->xrc_srqn = hdr->xrc_srqn & ROX_QPN_MASK;
-	if (rox_wqe_is_atomic(wqe) && wqe->length != sizeof(u64))
+	if (!rox_wqe_is_answered(wqe))
+		return IB_WC_SUCCESS;
+	if (!rox_wqe_is_read(wqe) && wqe->length != sizeof(u64))
 		return IB_WC_LOC_LEN_ERR;
-	if ((rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe)) && !qp->attr.max_rd_atomic)
+	if (!qp->attr.max_rd_atomic)
 		return IB_WC_LOC_QP_OP_ERR;
 	return IB_WC_SUCCESS;
 }
@@ -110,7 +113,7 @@ static u8 rox_wqe_check_memory(struct rox_qp *qp, struct rox_swqe *wqe)
 
 	if (wqe->inl || !wqe->num_sge)
 		return IB_WC_SUCCESS;
-	if (rox_wqe_is_read(wqe) || rox_wqe_is_atomic(wqe))
+	if (rox_wqe_fetches(wqe))
 		access = IB_ACCESS_LOCAL_WRITE;
 	rox_iter_init(&it, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge, access, qp->user);
 	return rox_iter_check(&it) ? IB_WC_LOC_PROT_ERR : IB_WC_SUCCESS;

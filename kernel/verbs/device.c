@@ -70,7 +70,7 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
 				 IB_DEVICE_SRQ_RESIZE | IB_DEVICE_MEM_MGT_EXTENSIONS |
 				 IB_DEVICE_XRC | IB_DEVICE_MEM_WINDOW |
-				 IB_DEVICE_MEM_WINDOW_TYPE_2B;
+				 IB_DEVICE_MEM_WINDOW_TYPE_2B | IB_DEVICE_ATOMIC_WRITE;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_BLOCK_MULTICAST_LOOPBACK;
 	/* The processor's own atomic instructions on the pages of the program. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;

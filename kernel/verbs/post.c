@@ -18,6 +18,8 @@ static inline void rox_check_numbers(void)
 	BUILD_BUG_ON(IB_WR_LOCAL_INV != 7);
 	BUILD_BUG_ON(IB_WR_BIND_MW != 8);
 	BUILD_BUG_ON(IB_WR_SEND_WITH_INV != 9);
+	BUILD_BUG_ON(IB_WR_ATOMIC_WRITE != 15);
+	BUILD_BUG_ON(IB_WC_ATOMIC_WRITE != 9);
 	BUILD_BUG_ON(IB_SEND_FENCE != 1);
 	BUILD_BUG_ON(IB_SEND_SIGNALED != 2);
 	BUILD_BUG_ON(IB_SEND_SOLICITED != 4);
@@ -40,7 +42,8 @@ static bool rox_post_is_datagram(const struct rox_qp *qp)
 static int rox_post_operation(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 			      const struct ib_send_wr *wr)
 {
-	switch (wr->opcode) {
+	/* Not as an enumeration: old kernels' lacks some of these. */
+	switch ((u32)wr->opcode) {
 	case IB_WR_SEND_WITH_INV:
 	case IB_WR_LOCAL_INV:
 		break;
@@ -61,6 +64,7 @@ static int rox_post_operation(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_WRITE_WITH_IMM:
 	case IB_WR_RDMA_READ:
+	case IB_WR_ATOMIC_WRITE:
 		wqe->wr.rdma.remote_addr = rdma_wr(wr)->remote_addr;
 		wqe->wr.rdma.rkey = rdma_wr(wr)->rkey;
 		break;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The opcode table (IBTA volume 1, table 38, annex A14 for XRC, and annex A17
- * for the CNP), and the code tables of credits and timers (tables 45 and 46).
+ * The opcode table (IBTA volume 1, table 38, annex A14 for XRC, annex A17 for
+ * the CNP, annex A19 for ATOMIC WRITE), and the code tables of credits and timers
+ * (tables 45 and 46).
  */
 #include <linux/kernel.h>
 
@@ -32,6 +33,7 @@ enum {
 	OP_FETCH_ADD		= 0x14,
 	OP_SEND_LAST_INV	= 0x16,
 	OP_SEND_ONLY_INV	= 0x17,
+	OP_ATOMIC_WRITE		= 0x1d,
 
 	OP_CNP			= ROX_SERVICE_CNP | 0x01,
 };
@@ -124,6 +126,7 @@ const struct rox_opcode_info rox_opcodes[256] = {
 	SENDS(RC, 0, 0),
 	WRITES(RC, 0, 0),
 	RELIABLES(RC, 0, 0),
+	[RC(OP_ATOMIC_WRITE)]	= REQ(ROX_KIND_ATOMIC_WRITE, ONLY, ROX_EXT_RETH, RETH_LEN),
 	SENDS(UC, 0, 0),
 	WRITES(UC, 0, 0),
 	SENDS(XRC, ROX_EXT_XRC, XRC_LEN),

@@ -2,7 +2,7 @@
 /*
  * RoCE v2 on the wire: base and extended transport headers, the opcode table,
  * PSN arithmetic, ICRC. Pure functions: no sk_buff, no ib_device, no locks.
- * Source: IBTA specification volume 1, chapter 9 and annexes A16 and A17.
+ * Source: IBTA specification volume 1, chapter 9 and annexes A16, A17 and A19.
  */
 #ifndef ROX_WIRE_H
 #define ROX_WIRE_H
@@ -54,6 +54,7 @@ enum rox_op_kind {
 	ROX_KIND_ATOMIC_ACK,
 	ROX_KIND_CMP_SWAP,
 	ROX_KIND_FETCH_ADD,
+	ROX_KIND_ATOMIC_WRITE,
 	ROX_KIND_CNP,
 };
 

@@ -185,6 +185,14 @@ TEST_F(SendWqeTest, FetchAndAdd)
     EXPECT_EQ(bytes(64), header(6, 0, 0, 0, 0, {0x7008, 33, 0, 0xcd}));
 }
 
+TEST_F(SendWqeTest, AtomicWrite)
+{
+    wr.opcode = IBV_WR_ATOMIC_WRITE;
+    wr.wr.rdma = {.remote_addr = 0x7010, .rkey = 0xef};
+    ASSERT_EQ(encode(), 0);
+    EXPECT_EQ(bytes(64), header(15, 0, 0, 0, 0, {0x7010, 0, 0, 0xef}));
+}
+
 TEST_F(SendWqeTest, UdHasTheNumberOfItsAddressHandle)
 {
     Ah ah = {};
@@ -318,8 +326,8 @@ TEST_F(SendWqeTest, EachTypeTakesItsOwnOpcodesAndNoOther)
     Ah ah = {};
     const std::vector<int> sends = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM};
     const std::vector<int> writes = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM};
-    const std::vector<int> fetches = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
-                                      IBV_WR_ATOMIC_FETCH_AND_ADD};
+    const std::vector<int> answered = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
+                                       IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_WRITE};
     const auto has = [](const std::vector<int> &set, int opcode) {
         return std::find(set.begin(), set.end(), opcode) != set.end();
     };
@@ -328,13 +336,15 @@ TEST_F(SendWqeTest, EachTypeTakesItsOwnOpcodesAndNoOther)
         std::memcpy(&wr.opcode, &opcode, sizeof(opcode)); // as a C program can
         wr.wr.ud.ah = nullptr;
         EXPECT_EQ(encode(IBV_QPT_RC) == 0,
-                  has(sends, opcode) || has(writes, opcode) || has(fetches, opcode) ||
+                  has(sends, opcode) || has(writes, opcode) || has(answered, opcode) ||
                       opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_LOCAL_INV)
             << opcode;
         EXPECT_EQ(encode(IBV_QPT_UC) == 0,
                   has(sends, opcode) || has(writes, opcode) || opcode == IBV_WR_LOCAL_INV)
             << opcode;
-        EXPECT_EQ(encode(IBV_QPT_XRC_SEND) == 0, encode(IBV_QPT_RC) == 0) << opcode;
+        EXPECT_EQ(encode(IBV_QPT_XRC_SEND) == 0,
+                  encode(IBV_QPT_RC) == 0 && opcode != IBV_WR_ATOMIC_WRITE)
+            << opcode;
         EXPECT_EQ(encode(IBV_QPT_XRC_RECV), EINVAL) << opcode;
         wr.wr.ud.ah = &ah.ah;
         EXPECT_EQ(encode(IBV_QPT_UD) == 0, has(sends, opcode)) << opcode;

@@ -15,7 +15,8 @@ constexpr uint64_t rc_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                             IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                             IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
-                            IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+                            IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+                            IBV_QP_EX_WITH_ATOMIC_WRITE;
 constexpr uint64_t ud_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 
 /* The largest WQE of the fixture's QPs. */
@@ -163,6 +164,19 @@ TEST_F(WrTest, FetchAndAdd)
 
     wr.wr.atomic = {.remote_addr = 0x9000, .compare_add = 1, .swap = 0, .rkey = 5};
     expect_same(IBV_QPT_RC, wr, [](ibv_qp_ex *qp) { ibv_wr_atomic_fetch_add(qp, 5, 0x9000, 1); });
+}
+
+TEST_F(WrTest, AtomicWrite)
+{
+    uint64_t value = 0x1122334455667788;
+    ibv_sge sge = {reinterpret_cast<uintptr_t>(&value), sizeof(value), 0};
+    ibv_send_wr wr = send_wr(IBV_WR_ATOMIC_WRITE);
+
+    wr.send_flags = IBV_SEND_INLINE;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.wr.rdma = {.remote_addr = 0x9000, .rkey = 5};
+    expect_same(IBV_QPT_RC, wr, [&](ibv_qp_ex *qp) { ibv_wr_atomic_write(qp, 5, 0x9000, &value); });
 }
 
 TEST_F(WrTest, SendWithInvalidate)

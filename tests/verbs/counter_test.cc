@@ -2,6 +2,7 @@
 /// @file
 /// `rdma statistic`: counters of single QPs, by hand and by themselves, and optional counters.
 #include <csignal>
+#include <cstdio>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +17,6 @@ namespace {
 
 class Counter : public PairTest {
 protected:
-    void SetUp() override { reset(); }
     void TearDown() override
     {
         more_a.reset();
@@ -28,7 +28,11 @@ protected:
     std::string link() const { return "link " + a.context.name() + "/1"; }
     int statistic(const std::string &arguments) const
     {
-        return shell("timeout 10 rdma statistic " + arguments);
+        std::string output;
+        int status = shell("timeout 10 rdma statistic " + arguments, &output);
+        if (status)
+            std::printf("rdma statistic %s: %s", arguments.c_str(), output.c_str());
+        return status;
     }
     /// Nothing bound by itself any more, nothing optional.
     void reset() const
@@ -49,7 +53,7 @@ protected:
     int bind(const Qp &qp, std::uint64_t counter = 0) const
     {
         std::string to = counter ? " cntn " + std::to_string(counter) : "";
-        return statistic("qp bind " + link() + to + " lqpn " + std::to_string(qp.number()));
+        return statistic("qp bind " + link() + " lqpn " + std::to_string(qp.number()) + to);
     }
     int unbind(const Qp &qp, std::uint64_t counter) const
     {
@@ -174,7 +178,8 @@ TEST_F(Counter, WrongBindingsAreRefused)
     start_more();
     ASSERT_EQ(bind(*a.qp), 0);
     std::uint64_t id = of(*a.qp).number("cntn");
-    EXPECT_NE(bind(*a.qp), 0) << "it is bound";
+    // Not to a new counter: the RDMA core of 6.12 then counts one that is not there.
+    EXPECT_NE(bind(*a.qp, id), 0) << "it is bound";
     EXPECT_NE(bind(*more_a, id + 1000), 0) << "no such counter";
     EXPECT_NE(unbind(*more_a, id), 0) << "not bound";
     EXPECT_NE(unbind(*a.qp, id + 1), 0) << "bound to another one";
@@ -357,15 +362,22 @@ TEST_F(Optional, CountCongestionMarks)
     EXPECT_EQ(statistic("unset " + peer + " optional-counters"), 0);
 }
 
+/// More in one go than whoever rings the doorbell does himself.
 TEST_F(Optional, CountWorkThatIsLeftToWorkers)
 {
-    std::string peer = "link " + b.context.name() + "/1";
-    ASSERT_EQ(statistic("set " + peer + " optional-counters work_deferred"), 0);
-    start();
-    a.qp->post(SendWr::read({near.sge(0, 8 << 20)}, remote(far)).id(1));
-    EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_RDMA_READ));
-    EXPECT_GT(rdma_record("statistic show " + peer).number("work_deferred"), 0u);
-    EXPECT_EQ(statistic("unset " + peer + " optional-counters"), 0);
+    start({.type = IBV_QPT_UC, .send_wr = 1024});
+    on("work_deferred");
+    EXPECT_GT(grows("work_deferred",
+                    [&] {
+                        std::vector<SendWr> chain;
+                        for (std::uint64_t i = 0; i < 1000; i++)
+                            chain.push_back(SendWr::write({near.sge(0, 8)}, remote(far)).id(i));
+                        for (std::size_t i = 0; i < 999; i++)
+                            chain[i].unsignaled();
+                        a.qp->post(chain);
+                        EXPECT_TRUE(is(a.send_cq.one(), 999, IBV_WC_RDMA_WRITE));
+                    }),
+              0u);
 }
 
 TEST_F(Optional, AreCountedForBoundQpsAsWell)
@@ -376,11 +388,12 @@ TEST_F(Optional, AreCountedForBoundQpsAsWell)
     ASSERT_EQ(bind(*a.qp), 0);
     EXPECT_FALSE(of(*a.qp).has("tx_stall_reads"));
     on("tx_stall_reads");
+    std::uint64_t before = port().number("tx_stall_reads");
     for (std::uint64_t i = 0; i < 3; i++)
         a.qp->post(SendWr::read({near.sge(0, 500000)}, remote(far)).id(i));
     a.send_cq.wait(3);
     EXPECT_GT(of(*a.qp).number("tx_stall_reads"), 0u);
-    EXPECT_EQ(port().number("tx_stall_reads"), of(*a.qp).number("tx_stall_reads"));
+    EXPECT_EQ(port().number("tx_stall_reads") - before, of(*a.qp).number("tx_stall_reads"));
 }
 
 } // namespace

@@ -87,6 +87,26 @@ protected:
         EXPECT_EQ(far.word(0), value);
     }
 
+    /// Atomic writes to one word, many under way: none may be done again after a later one.
+    void write_word(std::uint64_t batches)
+    {
+        start({}, patient());
+        Buffer near = a.buffer(4096);
+        Buffer far = b.buffer(4096);
+        for (std::uint64_t batch = 0; batch < batches; batch++) {
+            for (std::uint64_t i = 0; i < 40; i++) {
+                near.word(i * 8) = batch * 40 + i + 1;
+                a.qp->post(SendWr::atomic_write(near.sge(i * 8, 8), remote(far)).id(i));
+            }
+            std::vector<ibv_wc> wcs = a.send_cq.wait(40);
+            for (std::size_t i = 0; i < 40; i++)
+                ASSERT_TRUE(is(wcs[i], i, IBV_WC_ATOMIC_WRITE));
+            ASSERT_EQ(far.word(0), batch * 40 + 40);
+        }
+        std::this_thread::sleep_for(kQuiet);
+        EXPECT_EQ(far.word(0), batches * 40);
+    }
+
 private:
     static void run(const std::string &command)
     {
@@ -145,6 +165,18 @@ TEST_F(Loss, AtomicsHappenOnceDespiteEverything)
 {
     disturb("loss 2% duplicate 10% delay 1ms reorder 50%");
     count(10);
+}
+
+TEST_F(LossCore, AtomicWritesHappenOnceDespiteDuplicates)
+{
+    disturb("duplicate 30%");
+    write_word(20);
+}
+
+TEST_F(Loss, AtomicWritesHappenOnceDespiteEverything)
+{
+    disturb("loss 2% duplicate 10% delay 1ms reorder 50%");
+    write_word(10);
 }
 
 TEST_F(Loss, XrcDataArrivesDespiteLosses)

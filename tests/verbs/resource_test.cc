@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/rdmatool.h"
 
@@ -24,7 +25,10 @@ protected:
     /// Objects of this process on @p end's device.
     static Records mine(const End &end, const char *kind)
     {
-        return with(rdma_tool(std::string("resource show ") + kind + " dev " + end.context.name()),
+        bool of_port = std::string(kind) == "qp";
+        return with(rdma_tool(std::string("resource show ") + kind +
+                              (of_port ? " link " : " dev ") + end.context.name() +
+                              (of_port ? "/1" : "")),
                     "pid", static_cast<std::uint64_t>(getpid()));
     }
     static Record only(const Records &records)
@@ -119,6 +123,7 @@ TEST_F(Resource, QpWithAnSrqNamesItAndHasNoCredits)
     Record shared = only(mine(b, "srq"));
     EXPECT_EQ(qp(b).number("drv_srqn"), shared.number("srqn"));
     EXPECT_EQ(qp(b).number("drv_rq_entries"), 0u);
+    b.qp.reset();
 }
 
 TEST_F(Resource, CqShowsItsRingAndWhatItIsArmedFor)
@@ -155,6 +160,7 @@ TEST_F(Resource, CqShowsItsRingAndWhatItIsArmedFor)
     Record resized = only(with(mine(b, "cq"), "drv_entries", 8192));
     EXPECT_EQ(resized.number("drv_produced"), 3u) << "indices go on";
     EXPECT_EQ(resized.number("drv_consumed"), 3u);
+    b.qp.reset();
 }
 
 TEST_F(Resource, MrShowsItsPlaceAndRights)
@@ -165,7 +171,13 @@ TEST_F(Resource, MrShowsItsPlaceAndRights)
                      "ibv_reg_mr_iova"));
     Record shown = only(with(mine(b, "mr"), "mrlen", 12345));
     EXPECT_EQ(shown.text("drv_type"), "user");
-    EXPECT_EQ(shown.number("drv_iova"), 0x7000123400064u);
+    // The program's JSON has only the lower half of such numbers.
+    std::string text;
+    EXPECT_EQ(
+        shell("rdma -dd resource show mr dev " + b.context.name() + " mrn " + shown.text("mrn"),
+              &text),
+        0);
+    EXPECT_NE(text.find("drv_iova 0x7000123400064 "), std::string::npos) << text;
     EXPECT_EQ(shown.number("drv_access"), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
     EXPECT_EQ(shown.number("drv_valid"), 1u);
     EXPECT_EQ(shown.number("drv_references"), 1u);
@@ -175,10 +187,8 @@ TEST_F(Resource, MrShowsItsPlaceAndRights)
     EXPECT_EQ(block & (block - 1), 0u);
     EXPECT_EQ(offset % 4096, 100u);
     EXPECT_EQ(shown.number("drv_blocks"), (offset + 12345 + block - 1) / block);
-    if (shown.has("rkey")) {
-        EXPECT_EQ(shown.number("rkey"), mr->rkey);
-        EXPECT_EQ(shown.number("lkey"), mr->lkey);
-    }
+    EXPECT_EQ(std::stoul(shown.text("rkey"), nullptr, 16), mr->rkey);
+    EXPECT_EQ(std::stoul(shown.text("lkey"), nullptr, 16), mr->lkey);
 }
 
 TEST_F(Resource, SrqShowsItsRingAndLimit)
@@ -233,10 +243,16 @@ TEST_F(Resource, ThereIsNoRawForm)
 TEST_F(Resource, IsShownWhileObjectsComeAndGo)
 {
     std::atomic<bool> over = false;
+    std::string error;
+    std::size_t seen = 0;
     std::thread looking([&] {
-        while (!over)
-            for (const char *kind : {"qp", "cq", "mr", "srq"})
-                mine(b, kind);
+        try {
+            while (!over)
+                for (const char *kind : {"qp", "cq", "mr", "srq"})
+                    seen += mine(b, kind).size();
+        } catch (const Failure &failure) {
+            error = failure.what();
+        }
     });
     for (Deadline deadline(1500ms); !deadline.passed();) {
         Cq cq(b.context.get(), 16);
@@ -248,6 +264,8 @@ TEST_F(Resource, IsShownWhileObjectsComeAndGo)
     }
     over = true;
     looking.join();
+    EXPECT_EQ(error, "");
+    EXPECT_GT(seen, 0u);
     start();
     expect_works();
 }

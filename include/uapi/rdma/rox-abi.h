@@ -107,7 +107,7 @@ struct rox_bind {
  * @inline_len: bytes of payload that follow if @send_flags has INLINE
  * @xrc_srqn: XRC: number of the peer's SRQ, for every opcode
  * @ex: immediate data (big endian, as given) or rkey to invalidate (host order)
- * @rdma: READ, WRITE and ATOMIC work requests. @rdma.compare_add and
+ * @rdma: READ, WRITE, ATOMIC and ATOMIC_WRITE work requests. @rdma.compare_add and
  *	@rdma.swap as in ibv_send_wr.wr.atomic
  * @ud: UD work requests. @ud.ah is the index that create_ah returned
  *

@@ -44,6 +44,7 @@ std::map<int, Row> expected()
         rows[service | 0x16] = {ROX_KIND_SEND, 4, "qlpr"};
         rows[service | 0x17] = {ROX_KIND_SEND, 4, "qflpr"};
     }
+    rows[0x1d] = {ROX_KIND_ATOMIC_WRITE, 16, "qflp"};
     rows[0x64] = {ROX_KIND_SEND, 8, "qflpr"};
     rows[0x65] = {ROX_KIND_SEND, 12, "qflpr"};
     rows[0x81] = {ROX_KIND_CNP, 16, "fl"};

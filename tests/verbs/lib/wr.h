@@ -42,6 +42,17 @@ public:
         return {IBV_WR_ATOMIC_FETCH_AND_ADD, result, at, addend, 0};
     }
 
+    static SendWr atomic_write(ibv_sge value, Remote to)
+    {
+        return {IBV_WR_ATOMIC_WRITE, Sges{value}, to};
+    }
+
+    /// One more piece of memory.
+    SendWr &add(ibv_sge sge)
+    {
+        sges_.push_back(sge);
+        return *this;
+    }
     SendWr &id(std::uint64_t wr_id)
     {
         wr_.wr_id = wr_id;
