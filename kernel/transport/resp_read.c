@@ -251,8 +251,8 @@ enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *
 	    pkt->ext.reth.len != sizeof(u64) || pkt->payload_len != sizeof(u64) ||
 	    (pkt->ext.reth.va & 7))
 		return ROX_V_INV_REQ;
-	mr = rox_mr_get(qp->dev, qp->ibqp.pd, pkt->ext.reth.rkey, pkt->ext.reth.va, sizeof(u64),
-			IB_ACCESS_REMOTE_WRITE, qp->user);
+	mr = rox_mr_get_remote(qp, pkt->ext.reth.rkey, pkt->ext.reth.va, sizeof(u64),
+			       IB_ACCESS_REMOTE_WRITE);
 	if (IS_ERR(mr))
 		return ROX_V_REM_ACCESS;
 	v = rox_atomic_write_do(mr, pkt);
