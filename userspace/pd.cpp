@@ -180,6 +180,21 @@ int rereg_mr(rdmacore::verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t 
     return 0;
 }
 
+ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+    std::unique_ptr<Mr> mr = make_object<Mr>();
+
+    if (!mr) {
+        return nullptr;
+    }
+    if (const int error = rdmacore::ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access,
+                                                          &mr->vmr);
+        error != 0) {
+        return failed(error);
+    }
+    return &mr.release()->vmr.mr;
+}
+
 int dereg_mr(rdmacore::verbs_mr *vmr)
 {
     if (const int error = rdmacore::ibv_cmd_dereg_mr(vmr); error != 0) {

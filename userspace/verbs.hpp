@@ -26,6 +26,8 @@ ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr);
 int dealloc_td(ibv_td *td);
 ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr);
 ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access);
+ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                      int access);
 int dereg_mr(rdmacore::verbs_mr *vmr);
 int rereg_mr(rdmacore::verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length, int access);
 ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr);

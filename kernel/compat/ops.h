@@ -58,6 +58,28 @@ static __maybe_unused struct ib_mr *rox_reg_user_mr_plain(struct ib_pd *ibpd, u6
 #define ROX_OPS_REG_USER_MR .reg_user_mr = rox_reg_user_mr_plain,
 #endif
 
+#if defined(ROX_HAVE_REG_DMABUF_DMAH)
+#define ROX_OPS_REG_USER_MR_DMABUF .reg_user_mr_dmabuf = rox_reg_user_mr_dmabuf,
+#elif defined(ROX_HAVE_REG_DMABUF_ATTRS)
+static __maybe_unused struct ib_mr *
+rox_reg_user_mr_dmabuf_attrs(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova, int fd,
+			     int access, struct uverbs_attr_bundle *attrs)
+{
+	return rox_reg_user_mr_dmabuf(ibpd, offset, length, iova, fd, access, NULL, attrs);
+}
+
+#define ROX_OPS_REG_USER_MR_DMABUF .reg_user_mr_dmabuf = rox_reg_user_mr_dmabuf_attrs,
+#else
+static __maybe_unused struct ib_mr *
+rox_reg_user_mr_dmabuf_udata(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova, int fd,
+			     int access, struct ib_udata *udata)
+{
+	return rox_reg_user_mr_dmabuf(ibpd, offset, length, iova, fd, access, NULL, NULL);
+}
+
+#define ROX_OPS_REG_USER_MR_DMABUF .reg_user_mr_dmabuf = rox_reg_user_mr_dmabuf_udata,
+#endif
+
 /* Where the core does not report port events our netdev notifier is alone. */
 #ifdef ROX_HAVE_REPORT_PORT_EVENT
 #define ROX_OPS_REPORT_PORT_EVENT .report_port_event = rox_report_port_event,

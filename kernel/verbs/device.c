@@ -242,6 +242,7 @@ const struct ib_device_ops rox_verbs_ops = {
 	.destroy_ah = rox_destroy_ah,
 
 	ROX_OPS_REG_USER_MR
+	ROX_OPS_REG_USER_MR_DMABUF
 	.get_dma_mr = rox_get_dma_mr,
 	.rereg_user_mr = rox_rereg_user_mr,
 	.dereg_mr = rox_dereg_mr,

@@ -246,6 +246,7 @@ void rox_mr_free(struct rox_mr *mr)
 	struct rox_dev *dev = to_rox_dev(mr->ibmr.device);
 
 	ib_umem_release(mr->umem);
+	rox_dmabuf_release(mr->dmabuf);
 	kvfree(mr->blocks);
 	atomic_dec(rox_mr_count(dev, mr->type));
 	kfree_rcu(mr, rcu);

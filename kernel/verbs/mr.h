@@ -8,6 +8,8 @@
 #include "../rox.h"
 
 struct rox_qp;
+struct rox_dmabuf;
+struct uverbs_attr_bundle;
 
 enum rox_mr_type {
 	ROX_MR_USER,	/* pinned user pages */
@@ -57,6 +59,7 @@ struct rox_window {
  * @windows: windows that are bound to the region; -1 if none can be any more
  * @replaced: by another object after rereg_user_mr; only to be freed
  * @win: window: see there
+ * @dmabuf: or the dma-buf that it is about
  * @rcu: for freeing after the table's readers
  */
 struct rox_mr {
@@ -80,6 +83,7 @@ struct rox_mr {
 	atomic_t windows;
 	bool replaced;
 	struct rox_window win;
+	struct rox_dmabuf *dmabuf;
 	struct rcu_head rcu;
 };
 
@@ -170,6 +174,12 @@ struct ib_mr *rox_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iov
 int rox_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *rox_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
 				int access, struct ib_pd *pd, struct ib_udata *udata);
+
+/* dma-buf (verbs/dmabuf.c) */
+struct ib_mr *rox_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,
+				     int fd, int access, struct ib_dmah *dmah,
+				     struct uverbs_attr_bundle *attrs);
+void rox_dmabuf_release(struct rox_dmabuf *db);
 
 /* fast registration (verbs/frwr.c) */
 struct ib_mr *rox_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_num_sg);

@@ -254,7 +254,8 @@ struct verbs_context_ops {
     int (*query_srq)(ibv_srq *srq, ibv_srq_attr *attr);
     unused_op read_counters;
     unused_op reg_dm_mr;
-    unused_op reg_dmabuf_mr;
+    ibv_mr *(*reg_dmabuf_mr)(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                             int access);
     ibv_mr *(*reg_mr)(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access);
     int (*req_notify_cq)(ibv_cq *cq, int solicited_only);
     int (*rereg_mr)(verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length, int access);
@@ -292,6 +293,7 @@ static_assert(offsetof(verbs_context_ops, post_srq_recv) == 57 * sizeof(void *))
 static_assert(offsetof(verbs_context_ops, query_device_ex) == 58 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, query_port) == 60 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, query_rt_values) == 63 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, reg_dmabuf_mr) == 67 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, reg_mr) == 68 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, req_notify_cq) == 69 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, rereg_mr) == 70 * sizeof(void *));
@@ -370,6 +372,8 @@ int ibv_cmd_dealloc_pd(ibv_pd *pd);
 int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
                    verbs_mr *vmr, reg_mr_cmd *cmd, size_t cmd_size, ib_uverbs_reg_mr_resp *resp,
                    size_t resp_size);
+int ibv_cmd_reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                          int access, verbs_mr *vmr);
 int ibv_cmd_dereg_mr(verbs_mr *vmr);
 int ibv_cmd_rereg_mr(verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
                      int access, ibv_pd *pd, rereg_mr_cmd *cmd, size_t cmd_size,
