@@ -21,6 +21,7 @@
 #include "net/net.h"
 #include "observe/observe.h"
 #include "verbs/mcast.h"
+#include "verbs/pkey.h"
 #include "verbs/verbs.h"
 
 /* One link is added at a time; removal waits for it, see rox_unlink_work(). */
@@ -94,6 +95,7 @@ static void rox_dev_free(struct rox_dev *dev)
 	rox_xsrq_table_destroy(dev);
 	rox_mcast_exit(dev);
 	rox_observe_exit(dev);
+	rox_pkeys_exit(dev);
 	netdev_put(dev->ndev, &dev->ndev_tracker);
 }
 
@@ -212,9 +214,12 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 	err = rox_observe_init(dev);
 	if (err)
 		return err;
-	err = rox_mr_table_init(dev);
+	err = rox_pkeys_init(dev);
 	if (err)
 		goto free_counters;
+	err = rox_mr_table_init(dev);
+	if (err)
+		goto free_pkeys;
 	err = rox_net_attach(dev, dev_net(ndev), extack);
 	if (err)
 		goto free_mrs;
@@ -225,6 +230,8 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 
 free_mrs:
 	rox_mr_table_destroy(dev);
+free_pkeys:
+	rox_pkeys_exit(dev);
 free_counters:
 	rox_observe_exit(dev);
 	return err;

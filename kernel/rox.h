@@ -67,6 +67,8 @@ struct rox_qp_slot;
  * @port_lock: protects @port_up and @mtu
  * @port_up: what was last announced by a port event
  * @mtu: active MTU as last derived from the netdev
+ * @pkeys: the P_Key table (verbs/pkey.h); QPs point into it
+ * @num_pkeys: its length
  * @pkey_bad: P_Key violations, for the port attribute
  * @qkey_bad: Q_Key violations, for the port attribute
  * @num_qp: objects of each kind that are alive, against the limits; the others likewise
@@ -104,6 +106,8 @@ struct rox_dev {
 	spinlock_t port_lock;	/* @port_up, @mtu */
 	bool port_up;
 	enum ib_mtu mtu;
+	u16 *pkeys;
+	u32 num_pkeys;
 	atomic_t pkey_bad;
 	atomic_t qkey_bad;
 

@@ -16,6 +16,7 @@
 #include "internal.h"
 #include "../observe/observe.h"
 #include "../verbs/mcast.h"
+#include "../verbs/pkey.h"
 
 #define QPN_GSI		1U
 #define QPN_MULTICAST	ROX_QPN_MASK
@@ -162,17 +163,12 @@ static bool state_ok(const struct rox_qp *qp)
 	return state != IB_QPS_RESET && state != IB_QPS_INIT;
 }
 
-/* The same partition, and not both of them limited members. */
+/* The QP's own key, as it is now; QP 1 is in all partitions of the table. */
 static bool pkey_ok(const struct rox_qp *qp, u16 pkey)
 {
-	u16 own = qp->pkey;
-	u16 index;
-
-	if (!(pkey & 0x7fff))
-		return false;
-	if (qp->ibqp.qp_type == IB_QPT_GSI)
-		return !ib_find_cached_pkey(&qp->dev->ibdev, 1, pkey, &index);
-	return !((own ^ pkey) & 0x7fff) && ((own | pkey) & 0x8000);
+	if (rox_pkey_match(READ_ONCE(*qp->pkey), pkey))
+		return true;
+	return qp->ibqp.qp_type == IB_QPT_GSI && rox_pkey_find(qp->dev, pkey) >= 0;
 }
 
 /* The QP of a run, with a reference; NULL if there is none in this namespace. */

@@ -17,6 +17,7 @@
 #include "../compat/net.h"
 #include "../observe/observe.h"
 #include "../observe/trace.h"
+#include "../verbs/pkey.h"
 #include "../verbs/verbs.h"
 
 static bool gso = true;
@@ -417,7 +418,8 @@ int rox_xmit(struct rox_burst *burst)
 
 	rcu_read_lock();
 	rn = READ_ONCE(path->dev->net);
-	tx.dst = route_of(path, rn);
+	/* A QP whose P_Key was taken away is in no partition. */
+	tx.dst = likely(rox_pkey_valid(burst->pkey)) ? route_of(path, rn) : ERR_PTR(-EACCES);
 	if (!IS_ERR(tx.dst)) {
 		tx.net = rn->net;
 		err = send_all(&tx);

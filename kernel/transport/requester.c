@@ -5,6 +5,7 @@
  * 9.7.7.2 (end-to-end credits), 10.8.3.3 (fences).
  */
 #include "internal.h"
+#include "../verbs/pkey.h"
 
 /* ---- payload ---- */
 
@@ -296,6 +297,8 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.path = &wqe->ah->path;
 	b.dqpn = wqe->remote_qpn;
+	if (unlikely(qp->ibqp.qp_type == IB_QPT_GSI))
+		b.pkey = rox_pkey_at(qp->dev, wqe->pkey_index);
 	b.len = wqe->length;
 	b.op_first = imm ? IB_OPCODE_UD_SEND_ONLY_WITH_IMMEDIATE : IB_OPCODE_UD_SEND_ONLY;
 	b.solicited = wqe->flags & IB_SEND_SOLICITED;

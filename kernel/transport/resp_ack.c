@@ -23,7 +23,7 @@ void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
 	b->qp = qp;
 	b->path = &qp->path;
 	b->dqpn = qp->attr.dest_qp_num;
-	b->pkey = qp->pkey;
+	b->pkey = READ_ONCE(*qp->pkey);
 	b->psn = psn;
 	b->mtu = qp->mtu;
 	b->npkts = 1;

@@ -4,6 +4,7 @@
  * payload, receive completions. IBTA volume 1, 9.7.4 (responder), 9.9.3 (errors).
  */
 #include "internal.h"
+#include "../verbs/pkey.h"
 
 /* ---- receive WQEs ---- */
 
@@ -45,6 +46,17 @@ static u16 rox_pkt_vlan(struct rox_qp *qp, const struct rox_pkt *pkt)
 	return rox_gid_vlan(qp->dev, &daddr);
 }
 
+/* Which entry of the P_Key table let the packet in. */
+static u16 rox_pkt_pkey_index(const struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	int index = qp->attr.pkey_index;
+
+	if (qp->ibqp.qp_type == IB_QPT_GSI)
+		index = rox_pkey_find(qp->dev, pkt->bth.pkey);
+	/* It may have gone meanwhile. */
+	return index < 0 ? qp->attr.pkey_index : index;
+}
+
 enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				   const struct rox_pkt *pkt, u32 byte_len)
 {
@@ -70,6 +82,7 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 		if (rox_is_ud(qp)) {
 			cqe.wc_flags |= IB_WC_GRH;
 			cqe.src_qp = pkt->ext.deth.sqpn;
+			cqe.pkey_index = rox_pkt_pkey_index(qp, pkt);
 			cqe.network_hdr_type = pkt->skb->protocol == htons(ETH_P_IP) ?
 					       RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
 			if (qp->ibqp.qp_type == IB_QPT_GSI)

@@ -71,6 +71,7 @@ enum rox_side_work {
  * @remote_qkey: UD
  * @xrc_srqn: XRC: the peer's SRQ
  * @num_sge: of @sge
+ * @pkey_index: GSI
  * @inl: payload is in @sge's place
  * @done: an operation on keys (see rox_wqe_is_local()) that has been carried out
  * @sge: SGE list, or inline data
@@ -105,7 +106,10 @@ struct rox_swqe {
 	u32 remote_qpn;
 	u32 remote_qkey;
 	u32 num_sge;
-	u32 xrc_srqn;
+	union {
+		u32 xrc_srqn;
+		u16 pkey_index;
+	};
 	struct rox_sge sge[];
 };
 

@@ -85,6 +85,11 @@ static u8 rox_wqe_datagram(struct rox_qp *qp, struct rox_swqe *wqe,
 	/* IBTA 10.2.5: the most significant bit asks for the QP's own Q_Key. */
 	if (wqe->remote_qkey & BIT(31))
 		wqe->remote_qkey = qp->attr.qkey;
+	if (unlikely(qp->ibqp.qp_type == IB_QPT_GSI)) {
+		wqe->pkey_index = hdr->wr.ud.pkey_index;
+		if (wqe->pkey_index >= qp->dev->num_pkeys)
+			return IB_WC_LOC_QP_OP_ERR;
+	}
 	wqe->ah = rox_ah_get(qp->dev, hdr->wr.ud.ah, qp->ibqp.pd);
 	return wqe->ah ? IB_WC_SUCCESS : IB_WC_LOC_QP_OP_ERR;
 }

@@ -9,6 +9,7 @@
 
 #include "../compat/ops.h"
 #include "../link.h"
+#include "pkey.h"
 #include "verbs.h"
 
 #define ROX_VENDOR_ID	0x726f78
@@ -17,14 +18,13 @@
 #define ROX_FW_SUB	0
 
 #define ROX_GID_TABLE_LEN	256
-#define ROX_DEFAULT_PKEY	0xffff
 
 /* 4.096 us * 2^15 = 134 ms: what a busy host may take to answer. */
 #define ROX_CA_ACK_DELAY	15
 
 /* ---- device ---- */
 
-static void rox_device_limits(struct ib_device_attr *attr)
+static void rox_device_limits(const struct rox_dev *dev, struct ib_device_attr *attr)
 {
 	attr->max_mr_size = U64_MAX;
 	attr->page_size_cap = U32_MAX & ~(u64)(SZ_4K - 1);
@@ -45,7 +45,7 @@ static void rox_device_limits(struct ib_device_attr *attr)
 	attr->max_qp_rd_atom = ROX_MAX_RD_ATOM;
 	attr->max_qp_init_rd_atom = ROX_MAX_RD_ATOM;
 	attr->max_res_rd_atom = ROX_MAX_RD_ATOM * ROX_MAX_QP;
-	attr->max_pkeys = 1;
+	attr->max_pkeys = dev->num_pkeys;
 	attr->max_fast_reg_page_list_len = ROX_MAX_FRWR_PAGES;
 	attr->max_mcast_grp = ROX_MAX_MCG;
 	attr->max_mcast_qp_attach = ROX_MAX_MCG_QP;
@@ -59,7 +59,7 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
-	rox_device_limits(attr);
+	rox_device_limits(to_rox_dev(ibdev), attr);
 	attr->fw_ver = ((u64)ROX_FW_MAJOR << 32) | (ROX_FW_MINOR << 16) | ROX_FW_SUB;
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->vendor_id = ROX_VENDOR_ID;
@@ -164,7 +164,7 @@ static int rox_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr
 	attr->max_mtu = IB_MTU_4096;
 	attr->phys_mtu = dev->ndev->mtu;
 	attr->gid_tbl_len = ROX_GID_TABLE_LEN;
-	attr->pkey_tbl_len = 1;
+	attr->pkey_tbl_len = dev->num_pkeys;
 	attr->ip_gids = 1;
 	attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->max_msg_sz = ROX_MAX_MSG_SIZE;
@@ -193,7 +193,7 @@ static int rox_get_port_immutable(struct ib_device *ibdev, u32 port,
 				  struct ib_port_immutable *immutable)
 {
 	immutable->gid_tbl_len = ROX_GID_TABLE_LEN;
-	immutable->pkey_tbl_len = 1;
+	immutable->pkey_tbl_len = to_rox_dev(ibdev)->num_pkeys;
 	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
 	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	return 0;
@@ -202,14 +202,6 @@ static int rox_get_port_immutable(struct ib_device *ibdev, u32 port,
 static enum rdma_link_layer rox_get_link_layer(struct ib_device *ibdev, u32 port)
 {
 	return IB_LINK_LAYER_ETHERNET;
-}
-
-static int rox_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
-{
-	if (index)
-		return -EINVAL;
-	*pkey = ROX_DEFAULT_PKEY;
-	return 0;
 }
 
 const struct ib_device_ops rox_verbs_ops = {
@@ -221,6 +213,7 @@ const struct ib_device_ops rox_verbs_ops = {
 	.get_port_immutable = rox_get_port_immutable,
 	.get_link_layer = rox_get_link_layer,
 	.query_pkey = rox_query_pkey,
+	.port_groups = rox_port_groups,
 	ROX_OPS_REPORT_PORT_EVENT
 
 	.alloc_ucontext = rox_alloc_ucontext,

@@ -3,8 +3,8 @@
  * Modifying a QP: what is asked for is checked whole, then what may sleep or
  * fail is done, then both sides of the QP are stopped and all is set at once.
  */
-#include <rdma/ib_cache.h>
 #include "internal.h"
+#include "pkey.h"
 
 #define ROX_QP_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 		       IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND)
@@ -22,7 +22,6 @@ enum rox_attr_limits {
  * @attr: what to set
  * @mask: of @attr
  * @next: state after it
- * @pkey: P_Key at attr->pkey_index
  * @path: resolved attr->ah_attr
  */
 struct rox_modify {
@@ -30,7 +29,6 @@ struct rox_modify {
 	const struct ib_qp_attr *attr;
 	int mask;
 	enum ib_qp_state next;
-	u16 pkey;
 	struct rox_path path;
 };
 
@@ -53,13 +51,14 @@ static int rox_modify_check_state(struct rox_modify *m)
 
 static int rox_modify_check_port(struct rox_modify *m)
 {
-	struct ib_device *ibdev = m->qp->ibqp.device;
 	const struct ib_qp_attr *attr = m->attr;
+	struct rox_dev *dev = m->qp->dev;
 
-	if (m->mask & IB_QP_PORT && !rdma_is_port_valid(ibdev, attr->port_num))
+	if (m->mask & IB_QP_PORT && !rdma_is_port_valid(&dev->ibdev, attr->port_num))
 		return -EINVAL;
 	if (m->mask & IB_QP_PKEY_INDEX &&
-	    ib_get_cached_pkey(ibdev, 1, attr->pkey_index, &m->pkey))
+	    (attr->pkey_index >= dev->num_pkeys ||
+	     !rox_pkey_valid(rox_pkey_at(dev, attr->pkey_index))))
 		return -EINVAL;
 	if (m->mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~ROX_QP_ACCESS)
 		return -EINVAL;
@@ -160,7 +159,7 @@ static void rox_store_path(struct rox_modify *m)
 		qp->attr.port_num = attr->port_num;
 	if (m->mask & IB_QP_PKEY_INDEX) {
 		qp->attr.pkey_index = attr->pkey_index;
-		qp->pkey = m->pkey;
+		qp->pkey = &qp->dev->pkeys[attr->pkey_index];
 	}
 	if (m->mask & IB_QP_QKEY)
 		qp->attr.qkey = attr->qkey;
@@ -204,6 +203,7 @@ static void rox_store_reset(struct rox_modify *m)
 	struct rox_qp *qp = m->qp;
 
 	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->pkey = qp->dev->pkeys;
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
 	qp->sq_drained_event = false;
 	swap(qp->path, m->path);

@@ -60,6 +60,7 @@ static int rox_post_operation(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 		wqe->wr.ud.ah = to_rox_ib_ah(ud_wr(wr)->ah)->ah->index;
 		wqe->wr.ud.remote_qpn = ud_wr(wr)->remote_qpn;
 		wqe->wr.ud.remote_qkey = ud_wr(wr)->remote_qkey;
+		wqe->wr.ud.pkey_index = ud_wr(wr)->pkey_index;
 		return 0;
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_WRITE_WITH_IMM:

@@ -305,6 +305,7 @@ static void rox_qp_init(struct rox_qp *qp, const struct ib_qp_init_attr *init, b
 	qp->block_mcast_self = init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	qp->state = IB_QPS_RESET;
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
+	qp->pkey = qp->dev->pkeys;
 	mtu = ib_mtu_enum_to_int(READ_ONCE(qp->dev->mtu));
 	qp->mtu = mtu > 0 ? mtu : ib_mtu_enum_to_int(IB_MTU_256);
 	spin_lock_init(&qp->state_lock);

@@ -312,7 +312,7 @@ struct rox_qp {
 	struct ib_qp_attr attr;
 	struct rox_path path;
 	u32 mtu;		/* path MTU in bytes */
-	u16 pkey;		/* value at attr.pkey_index */
+	const u16 *pkey;	/* entry attr.pkey_index of the table; READ_ONCE() */
 
 	struct rox_ring_mem mem;
 	struct rdma_user_mmap_entry *entry;

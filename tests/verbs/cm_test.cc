@@ -17,6 +17,7 @@
 
 #include "lib/diagnose.h"
 #include "lib/pair.h"
+#include "lib/pkey.h"
 
 using namespace vt;
 
@@ -418,6 +419,45 @@ TEST_F(CmCore, FiftyConnectionsAtOnce)
     for (std::size_t i = 0; i < 2 * kCount; i += 2)
         expect_data(*qps[i], *qps[i + 1]);
     qps.clear();
+}
+
+// ---- P_Keys of the GSI QP, which is in all partitions of its port's table ----
+
+class CmPkeyCore : public CmCore {
+protected:
+    Context near{device_a()};
+    Context far{device_b()};
+    PkeyTable near_table{near};
+    PkeyTable far_table{far};
+};
+
+TEST_F(CmPkeyCore, RequestAndReplyAreSentAndReportedWithTheEntryThatMatches)
+{
+    near_table.set(3, 0xffff);
+    far_table.set(5, 0xffff);
+    near_table.set(0, 0x8005);
+    far_table.set(0, 0x8006);
+    connect_and_part(variable("ROX_ADDR_B"), 20120);
+}
+
+TEST_F(CmPkeyCore, LimitedMembersDoNotConnect)
+{
+    near_table.set(0, 0x7fff);
+    far_table.set(0, 0x7fff);
+    listen(RDMA_PS_TCP);
+    auto refused = far.port().bad_pkey_cntr;
+    {
+        CmId client = resolved(RDMA_PS_TCP);
+        CmQp client_qp(client.get(), IBV_QPT_RC);
+        rdma_conn_param param = parameters("");
+        check(rdma_connect(client.get(), &param), "rdma_connect");
+        EXPECT_TRUE(eventually([&] { return far.port().bad_pkey_cntr > refused; }));
+        pollfd poll_fd{server_channel.get()->fd, POLLIN, 0};
+        EXPECT_EQ(poll(&poll_fd, 1, int(kQuiet.count())), 0) << "the request has arrived";
+    }
+    listener.reset();
+    far_table.set(0, 0xffff);
+    connect_and_part(variable("ROX_ADDR_B"), 20121);
 }
 
 } // namespace

@@ -109,7 +109,8 @@ struct rox_bind {
  * @ex: immediate data (big endian, as given) or rkey to invalidate (host order)
  * @rdma: READ, WRITE, ATOMIC and ATOMIC_WRITE work requests. @rdma.compare_add and
  *	@rdma.swap as in ibv_send_wr.wr.atomic
- * @ud: UD work requests. @ud.ah is the index that create_ah returned
+ * @ud: UD work requests. @ud.ah is the index that create_ah returned. @ud.pkey_index
+ *	is for the GSI QP only (kernel use): other QPs send with their own P_Key
  *
  * Followed by @num_sge struct rox_sge, or by @inline_len bytes.
  */
@@ -136,7 +137,9 @@ struct rox_send_wqe {
 			__u32 ah;
 			__u32 remote_qpn;
 			__u32 remote_qkey;
-			__u32 reserved[5];
+			__u16 pkey_index;
+			__u16 reserved0;
+			__u32 reserved[4];
 		} ud;
 		struct rox_bind bind;
 	} wr;
@@ -171,7 +174,8 @@ struct rox_recv_wqe {
  *	outstanding until the program has polled this
  * @wc_flags: enum ibv_wc_flags
  * @vendor_err: 0, or details of an error
- * @pkey_index: GSI only
+ * @pkey_index: receive completions of UD and GSI: the entry of the P_Key table that let
+ *	the packet in
  * @sl: service level
  * @network_hdr_type: UD and GSI: enum rdma_network_type of the packet (kernel use)
  * @vlan_id: GSI: VLAN of the netdev that got the packet, 0 if none (kernel use)

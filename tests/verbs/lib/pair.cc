@@ -6,7 +6,7 @@ namespace vt {
 void connect(const Context &a_context, Qp &a, const Context &b_context, Qp &b, const Params &params)
 {
     a.to_init(params);
-    b.to_init(params);
+    b.to_init(params.mirrored());
     a.to_rtr(params, address_of(a_context, b_context, params), b.number());
     b.to_rtr(params.mirrored(), address_of(b_context, a_context, params), a.number());
     a.to_rts(params);

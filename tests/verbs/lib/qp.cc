@@ -118,6 +118,7 @@ Transition init_transition(ibv_qp_type type, const Params &params)
     Transition t{{}, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT};
     t.attr.qp_state = IBV_QPS_INIT;
     t.attr.port_num = 1;
+    t.attr.pkey_index = params.pkey_index;
     if (type == IBV_QPT_UD) {
         t.attr.qkey = params.qkey;
         t.mask |= IBV_QP_QKEY;

@@ -46,12 +46,15 @@ struct Params {
     std::uint8_t traffic_class = 0;
     std::uint8_t hop_limit = 64;
     std::uint32_t flow_label = 0;
+    std::uint16_t pkey_index = 0;
+    std::uint16_t peer_pkey_index = 0; ///< what the other one uses
 
     /// The same from the other side's point of view.
     Params mirrored() const
     {
         Params other = *this;
         std::swap(other.psn, other.peer_psn);
+        std::swap(other.pkey_index, other.peer_pkey_index);
         return other;
     }
 };

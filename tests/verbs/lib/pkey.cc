@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "pkey.h"
+
+#include <arpa/inet.h>
+
+#include "diagnose.h"
+
+namespace vt {
+
+namespace {
+
+/// The first namespace's sysfs, where devices have all their files.
+std::string in_first(const std::string &command)
+{
+    return "nsenter -t 1 -m -n " + command;
+}
+
+std::string port_path(const std::string &device)
+{
+    return "/sys/class/infiniband/" + device + "/ports/1/";
+}
+
+} // namespace
+
+int write_pkey(const std::string &device, const std::string &text, const char *prefix)
+{
+    return shell(in_first(std::string(prefix) + " sh -c 'echo \"" + text + "\" >" +
+                          port_path(device) + "rox/set_pkey'"));
+}
+
+std::uint64_t hw_counter(const std::string &device, const std::string &name)
+{
+    std::string text;
+    check(shell(in_first("cat " + port_path(device) + "hw_counters/" + name), &text), "counter");
+    return std::stoull(text);
+}
+
+std::uint16_t PkeyTable::get(int index) const
+{
+    __be16 pkey = 0;
+    check(ibv_query_pkey(context_.get(), 1, index, &pkey), "ibv_query_pkey");
+    return ntohs(pkey);
+}
+
+void PkeyTable::set(int index, std::uint16_t pkey)
+{
+    std::uint16_t now = get(index);
+    if (now == pkey)
+        return;
+    before_.emplace(index, now);
+    check(write_pkey(context_.name(), std::to_string(index) + " " + std::to_string(pkey)),
+          "set_pkey");
+    EXPECT_EQ(context_.wait_event(IBV_EVENT_PKEY_CHANGE).port, 1);
+}
+
+PkeyTable::~PkeyTable()
+{
+    for (auto [index, pkey] : before_)
+        EXPECT_EQ(write_pkey(context_.name(), std::to_string(index) + " " + std::to_string(pkey)),
+                  0);
+}
+
+} // namespace vt

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// P_Key tables as the administrator changes them, and the port's counters.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "context.h"
+
+namespace vt {
+
+/// Writes @p text to the file that changes a device's P_Key table. 0 or the shell's status.
+int write_pkey(const std::string &device, const std::string &text, const char *prefix = "");
+
+/// A hardware counter of port 1, as sysfs has it.
+std::uint64_t hw_counter(const std::string &device, const std::string &name);
+
+/// The table of a device; entries get their former values back at the end.
+class PkeyTable {
+public:
+    explicit PkeyTable(Context &context) : context_(context) {}
+    ~PkeyTable();
+    PkeyTable(const PkeyTable &) = delete;
+    PkeyTable &operator=(const PkeyTable &) = delete;
+
+    std::uint16_t get(int index) const;
+    /// Returns when the RDMA core knows of the change.
+    void set(int index, std::uint16_t pkey);
+
+private:
+    Context &context_;
+    std::map<int, std::uint16_t> before_;
+};
+
+} // namespace vt
