@@ -3,7 +3,12 @@
 /// UD: the GRH before the data, Q_Keys, sizes, source QP, many peers.
 #include <cstring>
 
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "lib/pair.h"
+#include "lib/pkey.h"
 
 using namespace vt;
 
@@ -272,6 +277,109 @@ TEST_F(UdCore, ManyMessagesInOrder)
         ASSERT_TRUE(is(b.recv_cq.one(), i, IBV_WC_RECV));
         ASSERT_TRUE(filled(far.bytes(kGrh, 300), i));
     }
+}
+
+// ---- Q_Keys ----
+
+constexpr std::uint32_t kControlled = 0x80010000;
+
+/// Only this thread is without CAP_NET_RAW meanwhile.
+template <typename Body>
+void without_net_raw(Body body)
+{
+    std::exception_ptr problem;
+    std::thread thread([&] {
+        __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+        __user_cap_data_struct data[2]{};
+        if (syscall(SYS_capget, &header, data))
+            std::abort();
+        data[0].effective &= ~(1U << CAP_NET_RAW);
+        if (syscall(SYS_capset, &header, data))
+            std::abort();
+        try {
+            body();
+        } catch (...) {
+            problem = std::current_exception();
+        }
+    });
+    thread.join();
+    if (problem)
+        std::rethrow_exception(problem);
+}
+
+class QkeyCore : public UdCore {
+protected:
+    static int set_qkey(const Qp &qp, std::uint32_t qkey)
+    {
+        ibv_qp_attr attr{};
+        attr.qkey = qkey;
+        return qp.modify(attr, IBV_QP_QKEY);
+    }
+    /// A message that @p qkey does not open the receiver for; it is counted, once.
+    void expect_refused(std::uint32_t qkey)
+    {
+        auto port = b.context.port().qkey_viol_cntr;
+        auto counter = hw_counter(b.context.name(), "rx_qkey_mismatch");
+        a.qp->post(datagram(10, 7, qkey));
+        EXPECT_TRUE(is(a.send_cq.one(), 7, IBV_WC_SEND));
+        EXPECT_TRUE(eventually([&] { return b.context.port().qkey_viol_cntr == port + 1; }));
+        EXPECT_TRUE(eventually(
+            [&] { return hw_counter(b.context.name(), "rx_qkey_mismatch") == counter + 1; }));
+        EXPECT_TRUE(b.recv_cq.quiet());
+    }
+    void expect_taken(std::uint32_t qkey)
+    {
+        b.qp->post_recv(8, {far.sge(0, 4096)});
+        a.qp->post(datagram(10, 7, qkey));
+        EXPECT_TRUE(is(a.send_cq.one(), 7, IBV_WC_SEND));
+        EXPECT_TRUE(is(b.recv_cq.one(), 8, IBV_WC_RECV));
+    }
+};
+
+TEST_F(QkeyCore, ViolationsAreCounted)
+{
+    expect_refused(0x12345678);
+    expect_refused(0);
+    expect_taken(Params{}.qkey);
+}
+
+TEST_F(QkeyCore, NewQkeyHoldsAtOnce)
+{
+    ASSERT_EQ(set_qkey(*b.qp, 0x22222222), 0);
+    EXPECT_EQ(b.qp->query().qkey, 0x22222222u);
+    expect_refused(Params{}.qkey);
+    expect_taken(0x22222222);
+}
+
+TEST_F(QkeyCore, ControlledQkeyIsReachedByThoseOnlyWhoHaveIt)
+{
+    ASSERT_EQ(set_qkey(*b.qp, kControlled), 0) << "root may";
+    // A work request cannot name it: the sender's own goes out instead.
+    expect_refused(kControlled);
+    expect_refused(kControlled & 0x7fffffff);
+    ASSERT_EQ(set_qkey(*a.qp, kControlled), 0);
+    expect_taken(kControlled);
+    expect_taken(0x80000000);
+    expect_taken(0xffffffff);
+    expect_refused(Params{}.qkey);
+}
+
+TEST_F(QkeyCore, ControlledQkeyWantsCapNetRaw)
+{
+    without_net_raw([&] {
+        EXPECT_EQ(set_qkey(*a.qp, kControlled), EPERM);
+        EXPECT_EQ(set_qkey(*a.qp, 0x80000000), EPERM);
+        Qp fresh(a.pd.get(), a.send_cq.get(), a.recv_cq.get(), {.type = IBV_QPT_UD});
+        Params params;
+        params.qkey = kControlled;
+        Transition t = init_transition(IBV_QPT_UD, params);
+        EXPECT_EQ(fresh.modify(t.attr, t.mask), EPERM);
+        EXPECT_EQ(fresh.state(), IBV_QPS_RESET);
+        EXPECT_EQ(set_qkey(*a.qp, 0x33333333), 0) << "any other is free";
+    });
+    EXPECT_EQ(a.qp->query().qkey, 0x33333333u);
+    ASSERT_EQ(set_qkey(*a.qp, kControlled), 0);
+    EXPECT_EQ(a.qp->query().qkey, kControlled);
 }
 
 } // namespace
