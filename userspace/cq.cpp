@@ -157,6 +157,13 @@ int resize_cq(ibv_cq *ibcq, int cqe)
     return error;
 }
 
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr)
+{
+    rdmacore::modify_cq_cmd cmd = {};
+
+    return rdmacore::ibv_cmd_modify_cq(cq, attr, &cmd, sizeof(cmd));
+}
+
 int destroy_cq(ibv_cq *cq)
 {
     if (const int error = rdmacore::ibv_cmd_destroy_cq(cq); error != 0) {

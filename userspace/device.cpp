@@ -98,6 +98,7 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
     ops.detach_mcast = rdmacore::ibv_cmd_detach_mcast;
     ops.free_context = free_context;
     ops.get_srq_num = get_srq_num;
+    ops.modify_cq = modify_cq;
     ops.modify_qp = modify_qp;
     ops.modify_srq = modify_srq;
     ops.open_qp = open_qp;

@@ -41,6 +41,7 @@ int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind);
 /* cq.cpp */
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector);
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr);
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr);
 int resize_cq(ibv_cq *cq, int cqe);
 int destroy_cq(ibv_cq *cq);
 int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc);

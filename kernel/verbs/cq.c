@@ -12,6 +12,9 @@
  * an event for those, too, and there are programs that count on it (perftest
  * takes 16 completions for an event). As arming is a store that the kernel is
  * not told of, a timer looks after it, in CQs that are waited for only.
+ *
+ * Moderation puts an event off until so many completions have come since it was
+ * due, or the period is over: the same timer ends it.
  */
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
@@ -32,16 +35,37 @@ struct rox_cq_ring {
 
 /* ---- adding completions ---- */
 
-/* Takes the arm bits off the ring. Return: an event is due. */
-static bool rox_cq_fire(struct rox_ring *ring, bool solicited)
+static bool rox_cq_armed(const struct rox_ring *ring, bool solicited)
 {
 	u32 wanted = ROX_RING_ARM_NEXT | (solicited ? ROX_RING_ARM_SOLICITED : 0);
 
 	/* The entry that was published above, before the bits: see at the top. */
 	smp_mb();
-	if (!(READ_ONCE(ring->ctrl->flags) & wanted))
+	return READ_ONCE(ring->ctrl->flags) & wanted;
+}
+
+/* Takes the arm bits off the ring. Return: an event is due. */
+static bool rox_cq_fire(struct rox_ring *ring, bool solicited)
+{
+	return rox_cq_armed(ring, solicited) && xchg(&ring->ctrl->flags, 0) & ROX_ARM_BITS;
+}
+
+static ktime_t rox_cq_period(const struct rox_cq *cq)
+{
+	return ns_to_ktime(cq->mod_period * NSEC_PER_USEC);
+}
+
+/* As rox_cq_fire(), for a CQ with moderation: the first one that is due starts the period. */
+static noinline bool rox_cq_fire_moderated(struct rox_cq *cq, bool solicited)
+{
+	if (!rox_cq_armed(&cq->ring, solicited))
 		return false;
-	return xchg(&ring->ctrl->flags, 0) & ROX_ARM_BITS;
+	if (!cq->deferred++)
+		hrtimer_start(&cq->late_arm, rox_cq_period(cq), HRTIMER_MODE_REL_SOFT);
+	if (cq->deferred < cq->mod_count)
+		return false;
+	cq->deferred = 0;
+	return rox_cq_fire(&cq->ring, solicited);
 }
 
 /* Return: whoever waits for an event is to be woken. */
@@ -75,37 +99,51 @@ static bool rox_cq_fire_late(struct rox_cq *cq)
 	return rox_cq_fire(ring, (s32)(cq->solicited - consumer) > 0);
 }
 
+/* A kernel user is told when it arms too late. */
+static bool rox_cq_is_watched(const struct rox_cq *cq)
+{
+	return cq->entry && cq->waited_for;
+}
+
+static ktime_t rox_cq_watch_time(const struct rox_cq *cq)
+{
+	return max_t(ktime_t, ns_to_ktime(ROX_LATE_ARM_NS), rox_cq_period(cq));
+}
+
 static enum hrtimer_restart rox_cq_late_arm(struct hrtimer *timer)
 {
 	struct rox_cq *cq = container_of(timer, struct rox_cq, late_arm);
-	bool event, again;
+	bool event = false, again = false;
 	unsigned long flags;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	event = !cq->error && rox_cq_fire_late(cq);
-	/* The next completion starts it anew. */
-	again = !cq->error && READ_ONCE(cq->ring.ctrl->consumer) != cq->ring.index;
+	/* A period that began while this waited for the lock is not over. */
+	if (!cq->error && !(cq->deferred && hrtimer_is_queued(timer))) {
+		cq->deferred = 0;
+		event = rox_cq_fire_late(cq);
+		cq->waited_for |= event;
+		/* If not, the next completion starts it anew. */
+		again = rox_cq_is_watched(cq) && !hrtimer_is_queued(timer) &&
+			READ_ONCE(cq->ring.ctrl->consumer) != cq->ring.index;
+		if (again)
+			hrtimer_forward_now(timer, rox_cq_watch_time(cq));
+	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 
 	if (event && cq->ibcq.comp_handler)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
-	if (!again)
-		return HRTIMER_NORESTART;
-	hrtimer_forward_now(timer, ns_to_ktime(ROX_LATE_ARM_NS));
-	return HRTIMER_RESTART;
+	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
 /* After a completion was added, with the lock held. */
 static void rox_cq_watch(struct rox_cq *cq, bool event, bool solicited)
 {
-	if (!cq->entry)
-		return;
 	if (solicited)
 		cq->solicited = cq->ring.index;
 	if (event)
 		cq->waited_for = true;
-	if (cq->waited_for && !hrtimer_active(&cq->late_arm))
-		hrtimer_start(&cq->late_arm, ns_to_ktime(ROX_LATE_ARM_NS), HRTIMER_MODE_REL_SOFT);
+	if (rox_cq_is_watched(cq) && !hrtimer_is_queued(&cq->late_arm))
+		hrtimer_start(&cq->late_arm, rox_cq_watch_time(cq), HRTIMER_MODE_REL_SOFT);
 }
 
 static void rox_cq_raise_error(struct rox_cq *cq)
@@ -136,7 +174,8 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited)
 	} else {
 		rox_cq_write(cq, cqe);
 		solicited |= cqe->status != IB_WC_SUCCESS;
-		event = rox_cq_fire(&cq->ring, solicited);
+		event = likely(!cq->mod_count) ? rox_cq_fire(&cq->ring, solicited) :
+						 rox_cq_fire_moderated(cq, solicited);
 		rox_cq_watch(cq, event, solicited);
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
@@ -293,6 +332,36 @@ int rox_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
 out:
 	mutex_unlock(&cq->resize_lock);
 	return err;
+}
+
+/**
+ * rox_modify_cq() - sets the moderation of a CQ's events
+ * @ibcq: CQ
+ * @count: an event waits for so many completions at most
+ * @period: and for so many microseconds; if one of the two is 0, it does not wait
+ *
+ * What is waiting is not kept any longer.
+ * Return: 0.
+ */
+int rox_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct rox_cq *cq = to_rox_cq(ibcq);
+	bool event = false;
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	cq->mod_count = count && period ? count : 0;
+	cq->mod_period = cq->mod_count ? period : 0;
+	if (cq->deferred) {
+		cq->deferred = 0;
+		event = !cq->error && rox_cq_fire_late(cq);
+		cq->waited_for |= event;
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+
+	if (event && cq->ibcq.comp_handler)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	return 0;
 }
 
 int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)

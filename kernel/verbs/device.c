@@ -35,6 +35,8 @@ static void rox_device_limits(const struct rox_dev *dev, struct ib_device_attr *
 	attr->max_sge_rd = ROX_MAX_SGE;
 	attr->max_cq = ROX_MAX_CQ;
 	attr->max_cqe = ROX_MAX_CQE;
+	attr->cq_caps.max_cq_moderation_count = U16_MAX;
+	attr->cq_caps.max_cq_moderation_period = U16_MAX;
 	attr->max_mr = ROX_MAX_MR;
 	attr->max_mw = ROX_MAX_MW;
 	attr->max_pd = ROX_MAX_PD;
@@ -246,6 +248,7 @@ const struct ib_device_ops rox_verbs_ops = {
 
 	ROX_OPS_CREATE_CQ
 	ROX_OPS_RESIZE_CQ
+	.modify_cq = rox_modify_cq,
 	.destroy_cq = rox_destroy_cq,
 	.poll_cq = rox_poll_cq,
 	.req_notify_cq = rox_req_notify_cq,

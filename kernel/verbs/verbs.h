@@ -112,7 +112,10 @@ u16 rox_gid_vlan(struct rox_dev *dev, const struct in6_addr *addr);
  * @resize_lock: one resize at a time
  * @waited_for: the program has armed the CQ at least once
  * @solicited: producer index behind the last completion that counts as solicited
- * @late_arm: looks for a CQ that was armed when it was not empty
+ * @late_arm: looks for a CQ that was armed when it was not empty, and ends @deferred
+ * @mod_count: moderation: completions that an event may wait for; 0 if there is none
+ * @mod_period: moderation: microseconds that an event may wait
+ * @deferred: completions since the one for which the event that is waiting was due
  *
  * A completion is only ever added by a context that keeps a QP of this CQ from
  * being destroyed, so that none can come when the CQ is destroyed.
@@ -129,6 +132,9 @@ struct rox_cq {
 	bool waited_for;
 	u32 solicited;
 	struct hrtimer late_arm;
+	u16 mod_count;
+	u16 mod_period;
+	u32 deferred;
 };
 
 static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
@@ -388,6 +394,7 @@ int rox_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		  struct uverbs_attr_bundle *attrs);
 int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int rox_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata);
+int rox_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int rox_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int rox_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 

@@ -408,6 +408,14 @@ int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, resize_cq_cmd *, size_t cmd_size,
     return 0;
 }
 
+int ibv_cmd_modify_cq(ibv_cq *, ibv_modify_cq_attr *, modify_cq_cmd *, size_t cmd_size)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    return cmd_size == sizeof(modify_cq_cmd) ? 0 : EINVAL;
+}
+
 int ibv_cmd_destroy_cq(ibv_cq *cq)
 {
     if (const int error = FakeKernel::now->fail(__func__); error != 0) {

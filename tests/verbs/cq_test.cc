@@ -300,6 +300,42 @@ TEST_F(CqCore, ResizeUnderTrafficLosesNothing)
     resizer.join();
 }
 
+/// Several are in the queue, and arriving, whenever it is moved.
+TEST_F(CqCore, ResizeUnderAStreamLosesNothing)
+{
+    constexpr std::uint64_t kMessages = 2000;
+    constexpr std::uint64_t kDepth = 48;
+    for (std::uint64_t i = 0; i < kDepth; i++)
+        b.qp->post_recv(i);
+    std::atomic<bool> stop = false;
+    std::thread resizer([&] {
+        for (int i = 0; !stop; i++) {
+            EXPECT_EQ(ibv_resize_cq(cq.get(), i % 2 ? 4000 : 64), 0);
+            std::this_thread::sleep_for(std::chrono::microseconds(300));
+        }
+    });
+    std::thread sender([&] {
+        for (std::uint64_t i = 0; i < kMessages; i += 16) {
+            std::vector<SendWr> chain;
+            for (std::uint64_t n = 0; n < 16; n++)
+                chain.push_back(SendWr::send({}).id(i + n));
+            a.qp->post(std::move(chain));
+            std::vector<ibv_wc> wcs = a.send_cq.wait(16);
+            for (std::uint64_t n = 0; n < 16; n++)
+                EXPECT_TRUE(is(wcs[n], i + n, IBV_WC_SEND));
+        }
+    });
+    for (std::uint64_t i = 0; i < kMessages; i++) {
+        ibv_wc wc = cq.one();
+        EXPECT_TRUE(is(wc, i % kDepth, IBV_WC_RECV)) << i;
+        b.qp->post_recv(wc.wr_id);
+    }
+    sender.join();
+    stop = true;
+    resizer.join();
+    EXPECT_TRUE(cq.quiet());
+}
+
 TEST_F(CqCore, OverflowIsReportedAndNotSilent)
 {
     Cq small(b.context.get(), 4);

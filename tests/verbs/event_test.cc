@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// Asynchronous events that no other file has: the connection's, the port's
-/// and the device's. (CQ_ERR and QP_FATAL are in cq_test.cc, SRQ_LIMIT in
-/// srq_test.cc, SQ_DRAINED in flush_test.cc, QP_ACCESS_ERR and QP_REQ_ERR at
-/// the target of RC requests in error_test.cc.)
+/// and the device's, and those of rings that were written over. (CQ_ERR and
+/// QP_FATAL for an overflow are in cq_test.cc, SRQ_LIMIT in srq_test.cc,
+/// SQ_DRAINED in flush_test.cc, PKEY_CHANGE in pkey_test.cc, QP_ACCESS_ERR and
+/// QP_REQ_ERR at the target of RC requests in error_test.cc. There is no APM,
+/// no LID, no subnet manager and no WQ, so that no event speaks of them.)
+#include <atomic>
 #include <cstdlib>
+#include <fstream>
+#include <set>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "../../include/uapi/rdma/rox-abi.h"
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 
@@ -97,6 +103,102 @@ TEST_F(EventCore, DestroyWaitsForTheEventToBeAcknowledged)
     b.context.wait_event(IBV_EVENT_QP_ACCESS_ERR, b.qp->get()); // acknowledges
     EXPECT_EQ(b.qp->destroy(), 0);
     b.qp.reset();
+}
+
+// ---- programs that write over their rings: the error of that object, and of no other ----
+
+/// Where this process has mapped rings.
+std::set<std::uintptr_t> ring_mappings()
+{
+    std::set<std::uintptr_t> starts;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("/uverbs") != std::string::npos)
+            starts.insert(std::stoull(line, nullptr, 16));
+    return starts;
+}
+
+class RingCore : public PairTest {
+protected:
+    /// The indices of the first ring of what @p create creates.
+    template <typename Create>
+    static rox_ring_ctrl &ring_of(Create create)
+    {
+        std::set<std::uintptr_t> before = ring_mappings();
+        create();
+        for (std::uintptr_t start : ring_mappings())
+            if (!before.count(start))
+                return *reinterpret_cast<rox_ring_ctrl *>(start);
+        fail("no new mapping");
+    }
+    /// More entries than there can be.
+    static void spoil(__u32 &index) { std::atomic_ref<__u32>(index).fetch_add(1U << 30); }
+
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
+};
+
+TEST_F(RingCore, SrqIsInError)
+{
+    std::optional<Srq> srq;
+    rox_ring_ctrl &ring = ring_of([&] { srq.emplace(b.pd.get()); });
+    make({}, {.srq = srq->get()});
+    connect();
+    Qp other_sender(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+    Qp other(b.pd.get(), b.send_cq.get(), b.recv_cq.get(), {.srq = srq->get()});
+    vt::connect(a.context, other_sender, b.context, other);
+    srq->post(1, {far.sge(0, 100)});
+    spoil(ring.producer);
+    a.qp->post(SendWr::send({near.sge(0, 8)}).id(2));
+    EXPECT_EQ(b.context.wait_event(IBV_EVENT_SRQ_ERR, srq->get()).element, srq->get());
+    b.context.wait_event(IBV_EVENT_QP_FATAL, b.qp->get());
+    EXPECT_TRUE(is_error(a.send_cq.one(), 2, IBV_WC_REM_OP_ERR));
+    EXPECT_EQ(other.state(), IBV_QPS_RTS) << "it has not taken from it";
+    other_sender.post(SendWr::send({near.sge(0, 8)}).id(3));
+    b.context.wait_event(IBV_EVENT_QP_FATAL, other.get());
+    EXPECT_TRUE(is_error(a.send_cq.one(), 3, IBV_WC_REM_OP_ERR));
+    EXPECT_FALSE(b.context.has_event(IBV_EVENT_SRQ_ERR, srq->get())) << "only once";
+    b.qp.reset();
+    other.destroy();
+    EXPECT_EQ(srq->destroy(), 0);
+    start();
+    expect_works();
+}
+
+TEST_F(RingCore, CqIsInError)
+{
+    std::optional<Cq> cq;
+    rox_ring_ctrl &ring = ring_of([&] { cq.emplace(b.context.get(), 64); });
+    a.qp = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+    b.qp = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), cq->get());
+    connect();
+    b.qp->post_recv(1);
+    spoil(ring.consumer);
+    a.qp->post(SendWr::send({}).id(2));
+    EXPECT_EQ(b.context.wait_event(IBV_EVENT_CQ_ERR, cq->get()).element, cq->get());
+    b.context.wait_event(IBV_EVENT_QP_FATAL, b.qp->get());
+    EXPECT_TRUE(b.qp->reaches(IBV_QPS_ERR));
+    b.qp.reset();
+    EXPECT_EQ(cq->destroy(), 0);
+    start();
+    expect_works();
+}
+
+TEST_F(RingCore, QpIsInError)
+{
+    rox_ring_ctrl &ring = ring_of(
+        [&] { a.qp = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get()); });
+    b.qp = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get());
+    connect();
+    spoil(ring.producer);
+    // The next post would set it right; this has the device look.
+    ASSERT_EQ(a.qp->move(IBV_QPS_SQD), 0);
+    ASSERT_EQ(a.qp->move(IBV_QPS_RTS), 0);
+    a.context.wait_event(IBV_EVENT_QP_FATAL, a.qp->get());
+    EXPECT_TRUE(a.qp->reaches(IBV_QPS_ERR));
+    EXPECT_EQ(b.qp->state(), IBV_QPS_RTS);
+    start();
+    expect_works();
 }
 
 /// A device of its own on a veth pair in this namespace.
@@ -219,6 +321,7 @@ TEST_F(PortCore, AddressesComeAndGoInTheGidTable)
     context.wait_event(IBV_EVENT_GID_CHANGE);
     run("ip address del 10.77.0.66/24 dev roxev0");
     EXPECT_TRUE(eventually([&] { return !has(); }));
+    context.wait_event(IBV_EVENT_GID_CHANGE);
 }
 
 TEST_F(PortCore, SecondLinkOnANetdevIsRefused)

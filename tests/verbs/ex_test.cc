@@ -453,12 +453,97 @@ TEST_F(CqExCore, WallClockTimestamps)
     }
 }
 
-TEST_F(CqExCore, UnknownFieldsAreRefused)
+/// Both clocks at once tell the same: between two completions both go on by as much.
+TEST_F(CqExCore, BothClocksAgree)
+{
+    begin(kUsual | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+    ibv_device_attr_ex device{};
+    ASSERT_EQ(ibv_query_device_ex(b.context.get(), nullptr, &device), 0);
+    ASSERT_NE(device.hca_core_clock, 0u);
+    auto stamps = [&](std::uint64_t id) {
+        message(id);
+        EXPECT_EQ(start_poll(), 0);
+        // The raw clock's unit is 1 / hca_core_clock ms.
+        double raw_ms = double(ibv_wc_read_completion_ts(ex)) / double(device.hca_core_clock);
+        double wall_ms = double(ibv_wc_read_completion_wallclock_ns(ex)) / 1e6;
+        ibv_end_poll(ex);
+        return std::pair{raw_ms, wall_ms};
+    };
+    auto [raw0, wall0] = stamps(1);
+    for (std::uint64_t i = 2; i < 6; i++) {
+        std::this_thread::sleep_for(100ms);
+        auto [raw, wall] = stamps(i);
+        EXPECT_GE(raw - raw0, 100.0 * double(i - 1) * 0.99);
+        // The wall clock may be steered, by 0.05 % at most; reading them is not one step.
+        EXPECT_NEAR(raw - raw0, wall - wall0, 5.0 + (raw - raw0) * 0.001);
+    }
+}
+
+TEST_F(CqExCore, ClockOfTheContextIsThatOfTheCompletions)
+{
+    begin(kUsual | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+    ibv_values_ex nothing{0, {}};
+    EXPECT_EQ(ibv_query_rt_values_ex(b.context.get(), &nothing), 0);
+    EXPECT_EQ(nothing.comp_mask, 0u);
+    ibv_values_ex values{IBV_VALUES_MASK_RAW_CLOCK | 1U << 30, {}};
+    ASSERT_EQ(ibv_query_rt_values_ex(b.context.get(), &values), 0);
+    EXPECT_EQ(values.comp_mask, std::uint32_t(IBV_VALUES_MASK_RAW_CLOCK)) << "what is answered";
+}
+
+TEST_F(CqExCore, DatagramsHaveAllFields)
 {
     ibv_cq_init_attr_ex init{};
-    init.cqe = 16;
-    init.wc_flags = std::uint64_t(1) << 40;
-    EXPECT_EQ(ibv_create_cq_ex(b.context.get(), &init), nullptr);
+    init.cqe = 128;
+    init.wc_flags = kUsual;
+    ex = need(ibv_create_cq_ex(b.context.get(), &init), "ibv_create_cq_ex");
+    QpConfig config{.type = IBV_QPT_UD};
+    a.qp = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get(), config);
+    b.qp = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), ibv_cq_ex_to_cq(ex), config);
+    connect();
+    Ah to_b = ah(a, b);
+    b.qp->post_recv(5, {far.sge(0, 4096)});
+    a.qp->post(SendWr::send({near.sge(0, 300)})
+                   .imm(77)
+                   .id(6)
+                   .to(to_b.get(), b.qp->number(), Params{}.qkey));
+    EXPECT_TRUE(is(a.send_cq.one(), 6, IBV_WC_SEND));
+    ASSERT_EQ(start_poll(), 0);
+    EXPECT_EQ(ex->wr_id, 5u);
+    EXPECT_EQ(ibv_wc_read_opcode(ex), IBV_WC_RECV);
+    EXPECT_EQ(ibv_wc_read_byte_len(ex), 340u) << "with the GRH";
+    EXPECT_EQ(ntohl(ibv_wc_read_imm_data(ex)), 77u);
+    EXPECT_EQ(ibv_wc_read_qp_num(ex), b.qp->number());
+    EXPECT_EQ(ibv_wc_read_src_qp(ex), a.qp->number());
+    EXPECT_EQ(ibv_wc_read_wc_flags(ex), unsigned(IBV_WC_GRH | IBV_WC_WITH_IMM));
+    // RoCE has no LIDs.
+    EXPECT_EQ(ibv_wc_read_slid(ex), 0u);
+    EXPECT_EQ(ibv_wc_read_dlid_path_bits(ex), 0);
+    EXPECT_EQ(ibv_wc_read_sl(ex), 0);
+    ibv_end_poll(ex);
+}
+
+TEST_F(CqExCore, FieldsThatThereAreNotAreRefused)
+{
+    for (std::uint64_t field :
+         {std::uint64_t(IBV_WC_EX_WITH_CVLAN), std::uint64_t(IBV_WC_EX_WITH_FLOW_TAG),
+          std::uint64_t(IBV_WC_EX_WITH_TM_INFO), std::uint64_t(1) << 40}) {
+        ibv_cq_init_attr_ex init{};
+        init.cqe = 16;
+        init.wc_flags = kUsual | field;
+        errno = 0;
+        EXPECT_EQ(ibv_create_cq_ex(b.context.get(), &init), nullptr) << field;
+        // libibverbs itself stops what it does not know.
+        EXPECT_TRUE(errno == EOPNOTSUPP || (field >> 40 && errno == EINVAL)) << errno;
+    }
+}
+
+/// No promise: the order in which bytes of a message appear is that of memcpy().
+TEST_F(WrCore, DataInOrderIsNotPromised)
+{
+    begin(IBV_QPT_RC, kRcOps);
+    for (ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ})
+        EXPECT_EQ(ibv_query_qp_data_in_order(a.qp->get(), op, 0), 0);
 }
 
 TEST_F(CqExCore, ResizeKeepsWhatIsInTheQueue)

@@ -21,8 +21,6 @@ constexpr std::uint16_t kFar = 2;
 
 class PkeyCore : public PairTest {
 protected:
-    void TearDown() override { PairTest::TearDown(); }
-
     /// A pair whose ends use these keys.
     void begin(ibv_qp_type type, std::uint16_t near_key, std::uint16_t far_key, Params params = {})
     {

@@ -2,6 +2,7 @@
 /// @file
 /// Shared receive queues.
 #include <array>
+#include <atomic>
 #include <set>
 
 #include "lib/pair.h"
@@ -262,6 +263,78 @@ TEST_F(SrqCore, ResizeBelowWhatIsPostedIsInvalid)
     attr.max_wr = static_cast<std::uint32_t>(b.context.attr().max_srq_wr) + 1;
     EXPECT_EQ(srq.modify(attr, IBV_SRQ_MAX_WR), EINVAL);
     EXPECT_GE(srq.query().max_wr, 64u);
+}
+
+/// A thread that posts, one that resizes, and messages that take from it meanwhile.
+TEST_F(SrqCore, ResizeUnderTrafficLosesNothing)
+{
+    constexpr std::uint64_t kMessages = 1000;
+    Link link(*this);
+    std::atomic<bool> stop = false;
+    std::atomic<std::uint64_t> received = 0;
+    std::thread resizer([&] {
+        for (int i = 0; !stop; i++) {
+            ibv_srq_attr attr{};
+            attr.max_wr = i % 2 ? 1000 : 40;
+            EXPECT_EQ(srq.modify(attr, IBV_SRQ_MAX_WR), 0);
+            std::this_thread::sleep_for(std::chrono::microseconds(500));
+        }
+    });
+    std::thread poster([&] {
+        for (std::uint64_t i = 0; i < kMessages; i++) {
+            // No more than the smaller size takes.
+            while (i >= received + 32)
+                std::this_thread::yield();
+            srq.post(i, {slot(i % 64)});
+        }
+    });
+    std::thread sender([&] {
+        for (std::uint64_t i = 0; i < kMessages; i++) {
+            link.sender.post(SendWr::send({source.sge(0, 100)}).id(i));
+            EXPECT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND));
+        }
+    });
+    for (std::uint64_t i = 0; i < kMessages; i++, received++)
+        EXPECT_TRUE(is(b.recv_cq.one(), i, IBV_WC_RECV)) << i;
+    poster.join();
+    sender.join();
+    stop = true;
+    resizer.join();
+    EXPECT_TRUE(b.recv_cq.quiet());
+}
+
+/// Only the limit's event makes the program post more: were one lost, all would stop.
+TEST_F(SrqCore, LimitEventsKeepAStreamGoing)
+{
+    constexpr std::uint64_t kMessages = 400;
+    constexpr std::uint32_t kLimit = 8;
+    constexpr std::uint64_t kRefill = 24;
+    Link link(*this);
+    Link second(*this);
+    std::uint64_t posted = 0;
+    ibv_srq_attr attr{};
+    attr.srq_limit = kLimit;
+    auto refill = [&] {
+        for (std::uint64_t i = 0; i < kRefill; i++, posted++)
+            srq.post(posted, {slot(posted % 64)});
+        EXPECT_EQ(srq.modify(attr, IBV_SRQ_LIMIT), 0);
+    };
+    refill();
+    std::thread sender([&] {
+        for (std::uint64_t i = 0; i < kMessages; i++) {
+            Link &next = i % 3 ? link : second;
+            next.sender.post(SendWr::send({source.sge(0, 100)}).id(i));
+            EXPECT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND));
+        }
+    });
+    while (posted < kMessages + kLimit) {
+        b.context.wait_event(IBV_EVENT_SRQ_LIMIT_REACHED, srq.get());
+        refill();
+    }
+    sender.join();
+    EXPECT_EQ(b.recv_cq.wait(kMessages).size(), kMessages);
+    EXPECT_FALSE(b.context.has_event(IBV_EVENT_SRQ_LIMIT_REACHED, srq.get()))
+        << posted - kMessages << " are left";
 }
 
 TEST_F(SrqCore, UsedByAQpIsNotDestroyed)

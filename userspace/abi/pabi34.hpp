@@ -231,7 +231,7 @@ struct verbs_context_ops {
     unused_op import_dm;
     unused_op import_mr;
     unused_op import_pd;
-    unused_op modify_cq;
+    int (*modify_cq)(ibv_cq *cq, ibv_modify_cq_attr *attr);
     unused_op modify_flow_action_esp;
     int (*modify_qp)(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask);
     unused_op modify_qp_rate_limit;
@@ -283,6 +283,7 @@ static_assert(offsetof(verbs_context_ops, destroy_qp) == 34 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, destroy_srq) == 36 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, free_context) == 39 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, get_srq_num) == 41 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, modify_cq) == 45 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, modify_qp) == 47 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, modify_srq) == 49 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, open_qp) == 51 * sizeof(void *));
@@ -306,6 +307,7 @@ using alloc_mw_cmd = Command<ib_uverbs_alloc_mw>;
 using rereg_mr_cmd = Command<ib_uverbs_rereg_mr>;
 using query_port_cmd = Command<ib_uverbs_query_port>;
 using create_cq_ex_cmd = ExCommand<ib_uverbs_ex_create_cq>;
+using modify_cq_cmd = ExCommand<ib_uverbs_ex_modify_cq>;
 using resize_cq_cmd = Command<ib_uverbs_resize_cq>;
 using open_xrcd_cmd = Command<ib_uverbs_open_xrcd>;
 using create_xsrq_cmd = Command<ib_uverbs_create_xsrq>;
@@ -323,6 +325,7 @@ static_assert(sizeof(reg_mr_cmd) == 48 && sizeof(query_port_cmd) == 24);
 static_assert(sizeof(alloc_mw_cmd) == 24 && sizeof(ib_uverbs_alloc_mw_resp) == 8);
 static_assert(sizeof(rereg_mr_cmd) == 56 && sizeof(ib_uverbs_rereg_mr_resp) == 8);
 static_assert(sizeof(create_cq_ex_cmd) == 56 && sizeof(resize_cq_cmd) == 24);
+static_assert(sizeof(modify_cq_cmd) == 40);
 static_assert(sizeof(create_srq_cmd) == 40 && sizeof(modify_srq_cmd) == 24);
 static_assert(sizeof(query_srq_cmd) == 24 && sizeof(create_qp_ex_cmd) == 88);
 static_assert(sizeof(modify_qp_cmd) == 120 && sizeof(query_qp_cmd) == 24);
@@ -392,6 +395,7 @@ int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, 
                          size_t resp_size, uint32_t cmd_flags);
 int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, resize_cq_cmd *cmd, size_t cmd_size,
                       ib_uverbs_resize_cq_resp *resp, size_t resp_size);
+int ibv_cmd_modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr, modify_cq_cmd *cmd, size_t cmd_size);
 int ibv_cmd_destroy_cq(ibv_cq *cq);
 
 int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, create_srq_cmd *cmd,

@@ -48,6 +48,14 @@ void PkeyTable::set(int index, std::uint16_t pkey)
     if (now == pkey)
         return;
     before_.emplace(index, now);
+    change(index, pkey);
+}
+
+void PkeyTable::change(int index, std::uint16_t pkey)
+{
+    // Another opening of the same device may have changed it.
+    while (context_.next_event(0ms))
+        ;
     check(write_pkey(context_.name(), std::to_string(index) + " " + std::to_string(pkey)),
           "set_pkey");
     EXPECT_EQ(context_.wait_event(IBV_EVENT_PKEY_CHANGE).port, 1);
@@ -55,9 +63,14 @@ void PkeyTable::set(int index, std::uint16_t pkey)
 
 PkeyTable::~PkeyTable()
 {
-    for (auto [index, pkey] : before_)
-        EXPECT_EQ(write_pkey(context_.name(), std::to_string(index) + " " + std::to_string(pkey)),
-                  0);
+    for (auto [index, pkey] : before_) {
+        try {
+            if (get(index) != pkey)
+                change(index, pkey);
+        } catch (const Failure &failure) {
+            ADD_FAILURE() << failure.what();
+        }
+    }
 }
 
 } // namespace vt

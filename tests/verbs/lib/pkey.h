@@ -29,6 +29,8 @@ public:
     void set(int index, std::uint16_t pkey);
 
 private:
+    void change(int index, std::uint16_t pkey);
+
     Context &context_;
     std::map<int, std::uint16_t> before_;
 };

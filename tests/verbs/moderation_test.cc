@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// CQ moderation: how many events there are, and when they come.
+#include <atomic>
+#include <random>
+
+#include "lib/pair.h"
+
+using namespace vt;
+
+namespace {
+
+/// Some cases are about something that must come soon: one of so many attempts has
+/// to be undisturbed by whatever else the host does.
+constexpr int kAttempts = 20;
+constexpr std::uint16_t kLongest = 0xffff; // microseconds
+constexpr Millis kLongestMs{65};
+
+class ModerationCore : public PairTest {
+protected:
+    static constexpr std::uint64_t kDepth = 64;
+
+    void SetUp() override
+    {
+        a.qp = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+        b.qp = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), cq.get());
+        connect();
+        for (std::uint64_t i = 0; i < kDepth; i++)
+            b.qp->post_recv(i);
+    }
+    int modify(std::uint16_t count, std::uint16_t period) const
+    {
+        ibv_modify_cq_attr attr{IBV_CQ_ATTR_MODERATE, {count, period}};
+        return ibv_modify_cq(cq.get(), &attr);
+    }
+    void message(bool solicited = false) const
+    {
+        SendWr wr = SendWr::send({}).id(1);
+        a.qp->post(solicited ? wr.solicited() : wr);
+        EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND));
+    }
+    /// Takes all that is there and posts as many again.
+    std::uint64_t drain() const
+    {
+        std::uint64_t count = 0;
+        ibv_wc wc{};
+        while (ibv_poll_cq(cq.get(), 1, &wc) > 0) {
+            EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+            b.qp->post_recv(wc.wr_id);
+            count++;
+        }
+        return count;
+    }
+    /// Messages that come as they like, a receiver that sleeps whenever there is nothing.
+    std::uint64_t events_of(std::uint64_t messages)
+    {
+        std::uint64_t events = 0;
+        std::uint64_t received = 0;
+        cq.arm();
+        std::thread sender([&] {
+            std::minstd_rand random(1);
+            for (std::uint64_t i = 0; i < messages; i++) {
+                message();
+                for (auto pause = random() % 2000; pause; pause--)
+                    asm volatile("");
+            }
+        });
+        while (received < messages) {
+            bool woken = channel.wait(5s) == cq.get();
+            EXPECT_TRUE(woken) << "after " << received << " of " << messages;
+            if (!woken)
+                break;
+            events++;
+            cq.arm();
+            received += drain();
+        }
+        while (received < messages)
+            received += drain();
+        sender.join();
+        return events;
+    }
+
+    Channel channel{b.context.get()};
+    Cq cq{b.context.get(), 256, &channel};
+};
+
+TEST_F(ModerationCore, DeviceSaysHowMuchItCan)
+{
+    ibv_device_attr_ex attr{};
+    ASSERT_EQ(ibv_query_device_ex(b.context.get(), nullptr, &attr), 0);
+    EXPECT_EQ(attr.cq_mod_caps.max_cq_count, 0xffff);
+    EXPECT_EQ(attr.cq_mod_caps.max_cq_period, 0xffff);
+    EXPECT_EQ(modify(attr.cq_mod_caps.max_cq_count, attr.cq_mod_caps.max_cq_period), 0);
+    EXPECT_EQ(modify(0, 0), 0);
+}
+
+TEST_F(ModerationCore, NothingElseCanBeModified)
+{
+    for (std::uint32_t mask : {0U, 2U, 3U, 1U << 31}) {
+        ibv_modify_cq_attr attr{mask, {1, 1}};
+        EXPECT_EQ(ibv_modify_cq(cq.get(), &attr), EINVAL) << mask;
+    }
+}
+
+TEST_F(ModerationCore, PeriodIsWaitedFor)
+{
+    ASSERT_EQ(modify(1000, 30'000), 0);
+    for (int i = 0; i < 3; i++) {
+        cq.arm();
+        Stopwatch watch;
+        message();
+        ASSERT_EQ(channel.wait(), cq.get());
+        EXPECT_GE(watch.elapsed(), 30ms);
+        EXPECT_EQ(drain(), 1u);
+    }
+}
+
+TEST_F(ModerationCore, CountEndsThePeriod)
+{
+    ASSERT_EQ(modify(8, kLongest), 0);
+    bool early = false;
+    for (int i = 0; i < kAttempts && !early; i++) {
+        cq.arm();
+        Stopwatch watch;
+        for (int n = 0; n < 8; n++)
+            message();
+        ASSERT_EQ(channel.wait(), cq.get());
+        early = watch.elapsed() < kLongestMs;
+        EXPECT_EQ(drain(), 8u);
+        EXPECT_EQ(channel.wait(kQuiet), nullptr) << "one for all";
+    }
+    EXPECT_TRUE(early);
+}
+
+TEST_F(ModerationCore, CompletionsBelowTheCountWait)
+{
+    ASSERT_EQ(modify(8, kLongest), 0);
+    bool seen = false;
+    for (int i = 0; i < kAttempts && !seen; i++) {
+        cq.arm();
+        Stopwatch watch;
+        for (int n = 0; n < 7; n++)
+            message();
+        ibv_cq *woken = channel.wait(20ms);
+        if (watch.elapsed() < kLongestMs) {
+            EXPECT_EQ(woken, nullptr) << "after " << watch.elapsed().count() << " ms";
+            seen = true;
+        }
+        ASSERT_TRUE(woken || channel.wait() == cq.get()) << "the period ends it";
+        EXPECT_EQ(drain(), 7u);
+    }
+    EXPECT_TRUE(seen);
+}
+
+TEST_F(ModerationCore, EndOfModerationLetsTheEventGo)
+{
+    bool early = false;
+    for (int i = 0; i < kAttempts && !early; i++) {
+        ASSERT_EQ(modify(8, kLongest), 0);
+        cq.arm();
+        Stopwatch watch;
+        message();
+        ASSERT_EQ(modify(0, 0), 0);
+        ASSERT_EQ(channel.wait(), cq.get());
+        early = watch.elapsed() < kLongestMs;
+        EXPECT_EQ(drain(), 1u);
+        EXPECT_EQ(channel.wait(kQuiet), nullptr);
+    }
+    EXPECT_TRUE(early);
+}
+
+TEST_F(ModerationCore, OneOfTheTwoIsNoModeration)
+{
+    for (auto [count, period] : {std::pair<std::uint16_t, std::uint16_t>{8, 0}, {0, kLongest}}) {
+        ASSERT_EQ(modify(count, period), 0);
+        bool early = false;
+        for (int i = 0; i < kAttempts && !early; i++) {
+            cq.arm();
+            Stopwatch watch;
+            message();
+            ASSERT_EQ(channel.wait(), cq.get()) << "no event is ever lost by it";
+            early = watch.elapsed() < kLongestMs;
+            EXPECT_EQ(drain(), 1u);
+        }
+        EXPECT_TRUE(early) << count << ", " << period;
+    }
+}
+
+TEST_F(ModerationCore, SolicitedArmingCountsSolicitedOnes)
+{
+    ASSERT_EQ(modify(2, 5'000), 0);
+    cq.arm(true);
+    for (int i = 0; i < 5; i++)
+        message();
+    EXPECT_EQ(channel.wait(kQuiet), nullptr);
+    message(true);
+    EXPECT_EQ(channel.wait(), cq.get()) << "the period";
+    EXPECT_EQ(drain(), 6u);
+}
+
+TEST_F(ModerationCore, ArmingWithCompletionsInTheQueueRaisesAnEvent)
+{
+    ASSERT_EQ(modify(100, 10'000), 0);
+    cq.arm();
+    for (int i = 0; i < 3; i++)
+        message();
+    for (int i = 0; i < 3; i++) {
+        ASSERT_EQ(channel.wait(), cq.get());
+        cq.one();
+        cq.arm();
+    }
+    EXPECT_EQ(channel.wait(kQuiet), nullptr);
+}
+
+TEST_F(ModerationCore, ErrorsAreNotLost)
+{
+    ASSERT_EQ(modify(0xffff, 5'000), 0);
+    cq.arm();
+    ASSERT_EQ(b.qp->move(IBV_QPS_ERR), 0);
+    EXPECT_EQ(channel.wait(), cq.get());
+    EXPECT_EQ(cq.wait(kDepth).size(), kDepth);
+}
+
+TEST_F(ModerationCore, ResizeKeepsIt)
+{
+    ASSERT_EQ(modify(1000, 20'000), 0);
+    cq.arm();
+    Stopwatch watch;
+    message();
+    ASSERT_EQ(ibv_resize_cq(cq.get(), 500), 0);
+    ASSERT_EQ(channel.wait(), cq.get());
+    EXPECT_GE(watch.elapsed(), 20ms);
+    EXPECT_EQ(drain(), 1u);
+}
+
+/// The reason for it all. Whatever the speed: an event has either its count or its period behind
+/// it.
+TEST_F(ModerationCore, EventsAreFewer)
+{
+    constexpr std::uint64_t kMessages = 1600;
+    constexpr std::uint64_t kCount = 16;
+    std::uint64_t plain = events_of(kMessages);
+    ASSERT_EQ(modify(kCount, 20'000), 0);
+    while (channel.wait(0ms))
+        ;
+    Stopwatch watch;
+    std::uint64_t moderated = events_of(kMessages);
+    auto periods = static_cast<std::uint64_t>(watch.elapsed().count()) / 20;
+    std::cout << kMessages << " messages: " << plain << " events, with moderation " << moderated
+              << " in " << watch.elapsed().count() << " ms\n";
+    // One more may come from what was left of the measurement before.
+    EXPECT_LE(moderated, kMessages / kCount + periods + 2);
+    EXPECT_GE(moderated, 1u);
+}
+
+TEST_F(ModerationCore, NoWakeUpIsLost)
+{
+    for (auto [count, period] :
+         {std::pair<std::uint16_t, std::uint16_t>{3, 100}, {64, 1}, {7, 2'000}}) {
+        ASSERT_EQ(modify(count, period), 0);
+        EXPECT_GE(events_of(600), 1u);
+        while (channel.wait(0ms))
+            ;
+    }
+}
+
+} // namespace
