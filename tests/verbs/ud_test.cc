@@ -4,9 +4,8 @@
 #include <cstring>
 
 #include <linux/capability.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "lib/caps.h"
 #include "lib/pair.h"
 #include "lib/pkey.h"
 
@@ -283,30 +282,6 @@ TEST_F(UdCore, ManyMessagesInOrder)
 
 constexpr std::uint32_t kControlled = 0x80010000;
 
-/// Only this thread is without CAP_NET_RAW meanwhile.
-template <typename Body>
-void without_net_raw(Body body)
-{
-    std::exception_ptr problem;
-    std::thread thread([&] {
-        __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-        __user_cap_data_struct data[2]{};
-        if (syscall(SYS_capget, &header, data))
-            std::abort();
-        data[0].effective &= ~(1U << CAP_NET_RAW);
-        if (syscall(SYS_capset, &header, data))
-            std::abort();
-        try {
-            body();
-        } catch (...) {
-            problem = std::current_exception();
-        }
-    });
-    thread.join();
-    if (problem)
-        std::rethrow_exception(problem);
-}
-
 class QkeyCore : public UdCore {
 protected:
     static int set_qkey(const Qp &qp, std::uint32_t qkey)
@@ -366,7 +341,7 @@ TEST_F(QkeyCore, ControlledQkeyIsReachedByThoseOnlyWhoHaveIt)
 
 TEST_F(QkeyCore, ControlledQkeyWantsCapNetRaw)
 {
-    without_net_raw([&] {
+    without_capability(CAP_NET_RAW, [&] {
         EXPECT_EQ(set_qkey(*a.qp, kControlled), EPERM);
         EXPECT_EQ(set_qkey(*a.qp, 0x80000000), EPERM);
         Qp fresh(a.pd.get(), a.send_cq.get(), a.recv_cq.get(), {.type = IBV_QPT_UD});

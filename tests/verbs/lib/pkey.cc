@@ -1,38 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "pkey.h"
 
-#include <arpa/inet.h>
+#include <fstream>
 
-#include "diagnose.h"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace vt {
 
 namespace {
 
-/// The first namespace's sysfs, where devices have all their files.
-std::string in_first(const std::string &command)
+/// A file of the port. In the first namespace's sysfs devices have all their files.
+std::string port_file(const std::string &device, const std::string &name)
 {
-    return "nsenter -t 1 -m -n " + command;
-}
-
-std::string port_path(const std::string &device)
-{
-    return "/sys/class/infiniband/" + device + "/ports/1/";
+    return "/proc/1/root/sys/class/infiniband/" + device + "/ports/1/" + name;
 }
 
 } // namespace
 
-int write_pkey(const std::string &device, const std::string &text, const char *prefix)
+int write_pkey(const std::string &device, const std::string &text)
 {
-    return shell(in_first(std::string(prefix) + " sh -c 'echo \"" + text + "\" >" +
-                          port_path(device) + "rox/set_pkey'"));
+    int fd = open(port_file(device, "rox/set_pkey").c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        fail("set_pkey", errno);
+    ssize_t written = write(fd, text.data(), text.size());
+    int error = written == static_cast<ssize_t>(text.size()) ? 0 : errno;
+    close(fd);
+    return error;
 }
 
 std::uint64_t hw_counter(const std::string &device, const std::string &name)
 {
-    std::string text;
-    check(shell(in_first("cat " + port_path(device) + "hw_counters/" + name), &text), "counter");
-    return std::stoull(text);
+    std::ifstream file(port_file(device, "hw_counters/" + name));
+    std::uint64_t value = 0;
+    if (!(file >> value))
+        fail("no counter " + name);
+    return value;
 }
 
 std::uint16_t PkeyTable::get(int index) const

@@ -10,8 +10,8 @@
 
 namespace vt {
 
-/// Writes @p text to the file that changes a device's P_Key table. 0 or the shell's status.
-int write_pkey(const std::string &device, const std::string &text, const char *prefix = "");
+/// Writes @p text to the file that changes a device's P_Key table. 0 or an errno.
+int write_pkey(const std::string &device, const std::string &text);
 
 /// A hardware counter of port 1, as sysfs has it.
 std::uint64_t hw_counter(const std::string &device, const std::string &name);
