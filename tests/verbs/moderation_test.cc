@@ -51,8 +51,9 @@ protected:
         }
         return count;
     }
-    /// Messages that come as they like, a receiver that sleeps whenever there is nothing.
-    std::uint64_t events_of(std::uint64_t messages)
+    /// Messages that come as they like, or a millisecond apart, and a receiver that sleeps
+    /// whenever there is nothing.
+    std::uint64_t events_of(std::uint64_t messages, bool slowly = false)
     {
         std::uint64_t events = 0;
         std::uint64_t received = 0;
@@ -61,6 +62,8 @@ protected:
             std::minstd_rand random(1);
             for (std::uint64_t i = 0; i < messages; i++) {
                 message();
+                if (slowly)
+                    std::this_thread::sleep_for(1ms);
                 for (auto pause = random() % 2000; pause; pause--)
                     asm volatile("");
             }
@@ -77,6 +80,9 @@ protected:
         while (received < messages)
             received += drain();
         sender.join();
+        // The last arming may have come late.
+        while (channel.wait(5ms))
+            ;
         return events;
     }
 
@@ -233,24 +239,27 @@ TEST_F(ModerationCore, ResizeKeepsIt)
     EXPECT_EQ(drain(), 1u);
 }
 
-/// The reason for it all. Whatever the speed: an event has either its count or its period behind
-/// it.
+/// The reason for it all. Messages come one by one, and slowly enough for an event each; with
+/// moderation each event has either its count or its period behind it, however slow the host is.
 TEST_F(ModerationCore, EventsAreFewer)
 {
-    constexpr std::uint64_t kMessages = 1600;
+    constexpr std::uint64_t kMessages = 160;
     constexpr std::uint64_t kCount = 16;
-    std::uint64_t plain = events_of(kMessages);
-    ASSERT_EQ(modify(kCount, 20'000), 0);
-    while (channel.wait(0ms))
-        ;
-    Stopwatch watch;
-    std::uint64_t moderated = events_of(kMessages);
-    auto periods = static_cast<std::uint64_t>(watch.elapsed().count()) / 20;
-    std::cout << kMessages << " messages: " << plain << " events, with moderation " << moderated
-              << " in " << watch.elapsed().count() << " ms\n";
-    // One more may come from what was left of the measurement before.
-    EXPECT_LE(moderated, kMessages / kCount + periods + 2);
-    EXPECT_GE(moderated, 1u);
+    bool fewer = false;
+    for (int i = 0; i < kAttempts && !fewer; i++) {
+        ASSERT_EQ(modify(0, 0), 0);
+        std::uint64_t plain = events_of(kMessages, true);
+        ASSERT_EQ(modify(kCount, kLongest), 0);
+        Stopwatch watch;
+        std::uint64_t moderated = events_of(kMessages, true);
+        auto periods = static_cast<std::uint64_t>(watch.elapsed() / kLongestMs);
+        std::cout << kMessages << " messages: " << plain << " events, with moderation " << moderated
+                  << " in " << watch.elapsed().count() << " ms\n";
+        // What is left of the run before may bring one more, and so may arming late.
+        EXPECT_LE(moderated, kMessages / kCount + periods + 2);
+        fewer = moderated * 4 <= plain;
+    }
+    EXPECT_TRUE(fewer);
 }
 
 TEST_F(ModerationCore, NoWakeUpIsLost)
@@ -259,8 +268,6 @@ TEST_F(ModerationCore, NoWakeUpIsLost)
          {std::pair<std::uint16_t, std::uint16_t>{3, 100}, {64, 1}, {7, 2'000}}) {
         ASSERT_EQ(modify(count, period), 0);
         EXPECT_GE(events_of(600), 1u);
-        while (channel.wait(0ms))
-            ;
     }
 }
 
