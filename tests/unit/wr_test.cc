@@ -17,7 +17,13 @@ constexpr uint64_t rc_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
                             IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
                             IBV_QP_EX_WITH_ATOMIC_WRITE;
+constexpr uint64_t xrc_ops = rc_ops & ~uint64_t{IBV_QP_EX_WITH_ATOMIC_WRITE};
 constexpr uint64_t ud_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+
+constexpr uint64_t ops_of(ibv_qp_type type)
+{
+    return type == IBV_QPT_UD ? ud_ops : type == IBV_QPT_XRC_SEND ? xrc_ops : rc_ops;
+}
 
 /* The largest WQE of the fixture's QPs. */
 struct Wqe {
@@ -62,7 +68,7 @@ protected:
     void expect_same(ibv_qp_type type, ibv_send_wr wr,
                      const std::function<void(ibv_qp_ex *)> &build)
     {
-        ibv_qp *qp = create_ex(type, type == IBV_QPT_UD ? ud_ops : rc_ops);
+        ibv_qp *qp = create_ex(type, ops_of(type));
         ibv_send_wr *bad = nullptr;
 
         ASSERT_NE(qp, nullptr);
@@ -381,6 +387,7 @@ TEST_F(WrTest, OperationsThatTheTypeDoesNotHaveAreRefused)
     EXPECT_EQ(create_ex(IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_WRITE), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
     EXPECT_EQ(create_ex(IBV_QPT_UC, IBV_QP_EX_WITH_RDMA_READ), nullptr);
+    EXPECT_EQ(create_ex(IBV_QPT_XRC_SEND, IBV_QP_EX_WITH_ATOMIC_WRITE), nullptr);
     EXPECT_EQ(create_ex(IBV_QPT_RC, IBV_QP_EX_WITH_TSO), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
 }
