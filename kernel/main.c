@@ -7,6 +7,7 @@
 
 #include "link.h"
 #include "net/net.h"
+#include "verbs/odp.h"
 #include "verbs/verbs.h"
 
 MODULE_DESCRIPTION("Software RoCE v2 device");
@@ -23,9 +24,12 @@ static int __init rox_init(void)
 	rox_wq = alloc_workqueue("rox", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
 	if (!rox_wq)
 		return -ENOMEM;
-	err = rox_qp_table_init();
+	err = rox_odp_init();
 	if (err)
 		goto free_wq;
+	err = rox_qp_table_init();
+	if (err)
+		goto exit_odp;
 	err = rox_net_init();
 	if (err)
 		goto free_qp_table;
@@ -44,6 +48,8 @@ exit_net:
 	rox_net_exit();
 free_qp_table:
 	rox_qp_table_exit();
+exit_odp:
+	rox_odp_exit();
 free_wq:
 	destroy_workqueue(rox_wq);
 	return err;
@@ -56,6 +62,7 @@ static void __exit rox_exit(void)
 	rox_link_exit();
 	rox_net_exit();
 	rox_qp_table_exit();
+	rox_odp_exit();
 	destroy_workqueue(rox_wq);
 	/* Callbacks of call_rcu() are code of this module. */
 	rcu_barrier();

@@ -73,6 +73,7 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
 {
     rdmacore::verbs_context_ops ops = {};
 
+    ops.advise_mr = rdmacore::ibv_cmd_advise_mr;
     ops.alloc_mw = alloc_mw;
     ops.alloc_parent_domain = alloc_parent_domain;
     ops.alloc_pd = alloc_pd;

@@ -215,10 +215,24 @@ static bool rox_wqe_is_read_or_write(const struct rox_swqe *wqe)
 	return rox_wqe_is_read(wqe) || rox_wqe_is_atomic_write(wqe);
 }
 
+/*
+ * A response has nowhere to go. If it is for want of a page that was there when the
+ * request was sent, it is asked for again, and the page before it.
+ */
+static void rox_comp_no_place(struct rox_qp *qp, int err)
+{
+	rox_send_iter_end(qp);
+	if (err == -EAGAIN)
+		rox_retry_again(qp);
+	else
+		rox_fail_tail(qp, IB_WC_LOC_PROT_ERR);
+}
+
 static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_swqe *wqe = rox_comp_expect(qp, pkt, rox_wqe_is_read_or_write);
 	u32 pos, offset, len, psn = pkt->bth.psn;
+	int err;
 
 	if (!wqe)
 		return;
@@ -235,10 +249,12 @@ static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_fail_tail(qp, IB_WC_BAD_RESP_ERR);
 		return;
 	}
-	if (len && rox_pkt_copy(pkt, 0, rox_send_iter(qp, wqe, qp->send.tail, offset), len)) {
-		rox_send_iter_end(qp);
-		rox_fail_tail(qp, IB_WC_LOC_PROT_ERR);
-		return;
+	if (len) {
+		err = rox_pkt_copy(pkt, 0, rox_send_iter(qp, wqe, qp->send.tail, offset), len);
+		if (unlikely(err)) {
+			rox_comp_no_place(qp, err);
+			return;
+		}
 	}
 	qp->send.iter_off += len;
 	pos++;
@@ -263,11 +279,11 @@ static void rox_comp_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	rox_credits(qp, pkt);
 	err = rox_iter_write(rox_send_iter(qp, wqe, qp->send.tail, 0), &orig, sizeof(orig));
-	rox_send_iter_end(qp);
-	if (err) {
-		rox_fail_tail(qp, IB_WC_LOC_PROT_ERR);
+	if (unlikely(err)) {
+		rox_comp_no_place(qp, err);
 		return;
 	}
+	rox_send_iter_end(qp);
 	rox_rd_atomic_done(qp, pkt->bth.psn);
 	rox_acked_to(qp, rox_psn_add(pkt->bth.psn, 1));
 	rox_retire_tail(qp);

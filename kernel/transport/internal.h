@@ -65,6 +65,28 @@ void rox_side_kick(struct rox_side *side, unsigned long work);
 void rox_side_lock(struct rox_side *side);
 void rox_side_unlock(struct rox_side *side);
 
+/* fault.c */
+/* Bytes that are faulted in at once, if the work request names so many. */
+#define ROX_FAULT_BYTES		SZ_256K
+
+void rox_fault_init(struct rox_side *side);
+/*
+ * Has a page faulted in, and what follows it up to @len bytes. Return: -EAGAIN: the side will be
+ * run when that has been tried; or why it was tried in vain: -EFAULT, -EPERM, -ENOMEM.
+ */
+int rox_fault_in(struct rox_side *side, u32 key, u64 addr, u32 len, int access);
+/* The same for the page at which @it got -EAGAIN. */
+int rox_fault_at(struct rox_side *side, const struct rox_iter *it);
+/* Are the next @len bytes there? 0, an error of rox_mr_get(), or as rox_fault_in(). */
+int rox_fault_ready(struct rox_side *side, const struct rox_iter *it, u32 len);
+
+/* While it does, the side must not call itself again: it will be run. */
+static inline bool rox_fault_busy(const struct rox_side *side)
+{
+	/* Its flag before what it has left. */
+	return smp_load_acquire(&side->fault.busy);
+}
+
 /* state.c */
 /* From either side: moves the QP to ERR, once; raises @event unless negative; both sides flush. */
 void rox_qp_fail(struct rox_qp *qp, int event);
@@ -164,12 +186,16 @@ void rox_retry_watch(struct rox_qp *qp);
 void rox_retry_timeout(struct rox_qp *qp);
 /* Sends again from the oldest unacknowledged packet on, if retries are left. */
 void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause);
+/* The same at no cost: a response has come, but found no place. */
+void rox_retry_again(struct rox_qp *qp);
 void rox_retry_rnr(struct rox_qp *qp, u8 timer_code);
 
 /* responder.c */
 bool rox_recv_run(struct rox_qp *qp, unsigned long work);
 /* A request was accepted: IB_EVENT_COMM_EST if the program has not gone to RTS yet. */
 void rox_established(struct rox_qp *qp);
+/* @pkt waits for the pages that rox_fault_in() was asked for; those behind it wait for it. */
+void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Drops all frames that wait. */
 void rox_recv_purge(struct rox_qp *qp);
 
@@ -178,6 +204,7 @@ void rox_recv_purge(struct rox_qp *qp);
 enum rox_verdict {
 	ROX_V_OK,
 	ROX_V_DROP,		/* as if it had not come */
+	ROX_V_HOLD,		/* as if it had not come yet: its pages are being fetched */
 	ROX_V_RNR,		/* no receive WQE */
 	ROX_V_INV_REQ,		/* NAK invalid request */
 	ROX_V_LOC_LEN,		/* the same, and the receive completion has said so */
@@ -193,7 +220,10 @@ enum rox_verdict rox_recv_take(struct rox_qp *qp);
 /* Completes the receive WQE that is held. */
 enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				   const struct rox_pkt *pkt, u32 byte_len);
-/* Puts the payload behind what the message has brought so far; 0 or an error of rox_mr_get(). */
+/*
+ * Puts the payload behind what the message has brought so far; 0, an error of rox_mr_get(), or
+ * as rox_fault_in().
+ */
 int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Lets go of the MR; between runs none is held. */
 void rox_recv_iter_end(struct rox_qp *qp);

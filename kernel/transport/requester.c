@@ -33,6 +33,14 @@ struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 inde
 	return &send->iter;
 }
 
+/* Pages on demand must be there before a burst begins: none is sent in part. */
+static int rox_send_pages(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset, u32 len)
+{
+	if (wqe->inl || !len)
+		return 0;
+	return rox_fault_ready(&qp->send.side, rox_send_iter(qp, wqe, index, offset), len);
+}
+
 /* ---- what may be sent now ---- */
 
 /* Packets that the window still takes. */
@@ -188,6 +196,11 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 		b.npkts = min_t(u32, b.npkts, rox_window_room(qp));
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_is_rc(qp);
+	if (unlikely(wqe->odp)) {
+		err = rox_send_pages(qp, wqe, index, offset, b.len);
+		if (err)
+			return err;
+	}
 	rox_burst_opcodes(qp, wqe, &b);
 	if (wqe->inl)
 		b.inl = (const u8 *)wqe->sge + offset;
@@ -208,7 +221,7 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
  * wqe->sent. Pieces begin at fixed places, so that a repeated request never
  * spans two that the responder knows as two messages.
  */
-static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe)
+static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 {
 	u32 chunk = rox_read_chunk_pkts(qp);
 	u32 n = min(chunk - wqe->sent % chunk, wqe->npkts - wqe->sent);
@@ -222,7 +235,13 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe)
 		.xrc_srqn = wqe->xrc_srqn,
 	};
 	struct rox_burst b;
+	int err;
 
+	if (unlikely(wqe->odp)) {
+		err = rox_send_pages(qp, wqe, index, offset, ext.reth.len);
+		if (err)
+			return err;
+	}
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.op_first = qp->service | IB_OPCODE_RDMA_READ_REQUEST;
 	b.ackreq = true;
@@ -233,7 +252,7 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe)
 	return 0;
 }
 
-static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe)
+static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 {
 	bool cas = wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP;
 	struct rox_ext_hdrs ext = {
@@ -246,7 +265,13 @@ static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe)
 		.xrc_srqn = wqe->xrc_srqn,
 	};
 	struct rox_burst b;
+	int err;
 
+	if (unlikely(wqe->odp)) {
+		err = rox_send_pages(qp, wqe, index, 0, sizeof(u64));
+		if (err)
+			return err;
+	}
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.op_first = qp->service | (cas ? IB_OPCODE_COMPARE_SWAP : IB_OPCODE_FETCH_ADD);
 	b.ackreq = true;
@@ -266,6 +291,11 @@ static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
 	struct rox_burst b;
 	int err;
 
+	if (unlikely(wqe->odp)) {
+		err = rox_send_pages(qp, wqe, index, 0, wqe->length);
+		if (err)
+			return err;
+	}
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.op_first = IB_OPCODE_RC_ATOMIC_WRITE;
 	b.ackreq = true;
@@ -294,6 +324,11 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	struct rox_burst b;
 	int err;
 
+	if (unlikely(wqe->odp)) {
+		err = rox_send_pages(qp, wqe, index, 0, wqe->length);
+		if (err)
+			return err;
+	}
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.path = &wqe->ah->path;
 	b.dqpn = wqe->remote_qpn;
@@ -309,7 +344,8 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 		b.src = rox_send_iter(qp, wqe, index, 0);
 	err = rox_xmit(&b);
 	rox_send_iter_end(qp);
-	wqe->sent = 1;
+	if (likely(!err))
+		wqe->sent = 1;
 	return err;
 }
 
@@ -318,9 +354,9 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	if (rox_is_ud(qp))
 		return rox_xmit_datagram(qp, wqe, index);
 	if (rox_wqe_is_read(wqe))
-		return rox_xmit_read(qp, wqe);
+		return rox_xmit_read(qp, wqe, index);
 	if (rox_wqe_is_atomic(wqe))
-		return rox_xmit_atomic(qp, wqe);
+		return rox_xmit_atomic(qp, wqe, index);
 	if (unlikely(rox_wqe_is_atomic_write(wqe)))
 		return rox_xmit_atomic_write(qp, wqe, index);
 	return rox_xmit_message(qp, wqe, index);
@@ -351,11 +387,29 @@ static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
 	rox_retire_tail(qp);
 }
 
+/*
+ * Is it pages on demand that a burst has stopped at? They may also have been taken
+ * away since they were asked for: then they are asked for anew.
+ */
+static bool rox_xmit_waits(struct rox_qp *qp, int err)
+{
+	struct rox_side *side = &qp->send.side;
+
+	if (err != -EAGAIN)
+		return false;
+	if (!rox_fault_busy(side)) {
+		set_bit(ilog2(ROX_WORK_RUN), &side->pending);
+		queue_work(rox_wq, &side->work);
+	}
+	return true;
+}
+
 /* Return: bursts that are left of the budget; 0 means that there may be more to send. */
 static int rox_xmit_all(struct rox_qp *qp, int bursts)
 {
 	struct rox_send *send = &qp->send;
 	struct rox_swqe *wqe;
+	int err;
 
 	while (bursts) {
 		if (send->cur == qp->sq.index &&
@@ -378,7 +432,10 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 		}
 		/* No PSN is used for WQEs that failed; go on from this one's. */
 		send->psn = rox_wqe_psn(wqe);
-		if (rox_xmit_wqe(qp, wqe, send->cur)) {
+		err = rox_xmit_wqe(qp, wqe, send->cur);
+		if (unlikely(err)) {
+			if (rox_xmit_waits(qp, err))
+				break;
 			wqe->status = IB_WC_LOC_PROT_ERR;
 			continue;
 		}

@@ -13,10 +13,13 @@ static void rox_uc_abandon(struct rox_qp *qp)
 	rox_recv_iter_end(qp);
 }
 
-static void rox_uc_verdict(struct rox_qp *qp, enum rox_verdict v)
+static void rox_uc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum rox_verdict v)
 {
 	switch (v) {
 	case ROX_V_OK:
+		break;
+	case ROX_V_HOLD:
+		rox_recv_hold(qp, pkt);
 		break;
 	case ROX_V_FATAL:
 		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
@@ -37,7 +40,7 @@ void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt)
 	bool begins = pkt->info->flags & ROX_OP_FIRST;
 	enum rox_verdict v;
 
-	if (pkt->bth.psn != recv->epsn) {
+	if (pkt->bth.psn != recv->epsn && pkt != &recv->held) {
 		rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
 		rox_uc_abandon(qp);
 	}
@@ -53,7 +56,7 @@ void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt)
 		v = rox_exec_write(qp, pkt);
 	else
 		v = ROX_V_DROP;
-	rox_uc_verdict(qp, v);
+	rox_uc_verdict(qp, pkt, v);
 }
 
 static bool rox_qkey_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
@@ -96,8 +99,12 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 	err = rox_iter_write(&it, grh, sizeof(grh));
 	if (!err && pkt->payload_len)
 		err = rox_pkt_copy(pkt, 0, &it, pkt->payload_len);
+	if (unlikely(err == -EAGAIN))
+		err = rox_fault_at(&recv->side, &it);
 	rox_iter_end(&it);
-	if (err) {
+	if (err == -EAGAIN) {
+		rox_recv_hold(qp, pkt);
+	} else if (err) {
 		rox_recv_complete(qp, IB_WC_LOC_PROT_ERR, NULL, 0);
 		rox_qp_fail(qp, -1);
 	} else if (rox_recv_complete(qp, IB_WC_SUCCESS, pkt, len)) {

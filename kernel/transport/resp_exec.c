@@ -159,9 +159,14 @@ static struct rox_iter *rox_recv_iter(struct rox_qp *qp)
 
 int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	int err;
+
 	if (!pkt->payload_len)
 		return 0;
-	return rox_pkt_copy(pkt, 0, rox_recv_iter(qp), pkt->payload_len);
+	err = rox_pkt_copy(pkt, 0, rox_recv_iter(qp), pkt->payload_len);
+	if (unlikely(err == -EAGAIN))
+		err = rox_fault_at(&qp->recv.side, &qp->recv.iter);
+	return err;
 }
 
 void rox_recv_iter_end(struct rox_qp *qp)
@@ -216,11 +221,21 @@ static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_
 	}
 }
 
+/* The payload waits for pages; the packet will be looked at again, as if it had not come. */
+static enum rox_verdict rox_exec_hold(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	rox_recv_iter_end(qp);
+	if (pkt->info->flags & ROX_OP_FIRST)
+		qp->recv.kind = ROX_KIND_NONE;
+	return ROX_V_HOLD;
+}
+
 enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	enum rox_verdict v;
 	u32 total;
+	int err;
 
 	if (!rox_length_ok(qp, pkt))
 		return ROX_V_INV_REQ;
@@ -234,8 +249,10 @@ enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	if (pkt->payload_len > recv->recv->length - recv->received)
 		return rox_send_error(qp, IB_WC_LOC_LEN_ERR);
-	if (rox_recv_place(qp, pkt))
-		return rox_send_error(qp, IB_WC_LOC_PROT_ERR);
+	err = rox_recv_place(qp, pkt);
+	if (unlikely(err))
+		return err == -EAGAIN ? rox_exec_hold(qp, pkt) :
+					rox_send_error(qp, IB_WC_LOC_PROT_ERR);
 	if (pkt->info->ext & ROX_EXT_IETH) {
 		v = rox_exec_invalidate(qp, pkt);
 		if (v)
@@ -294,6 +311,7 @@ enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt)
 	bool imm = pkt->info->ext & ROX_EXT_IMM;
 	enum rox_verdict v = rox_write_check(qp, pkt);
 	u32 total;
+	int err;
 
 	if (v)
 		return v;
@@ -309,8 +327,9 @@ enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt)
 			return v;
 		rox_qp_count(qp, ROX_CNT_RX_WRITE_REQ);
 	}
-	if (rox_recv_place(qp, pkt))
-		return ROX_V_REM_ACCESS;
+	err = rox_recv_place(qp, pkt);
+	if (unlikely(err))
+		return err == -EAGAIN ? rox_exec_hold(qp, pkt) : ROX_V_REM_ACCESS;
 	recv->left -= pkt->payload_len;
 	recv->received += pkt->payload_len;
 	if (!(pkt->info->flags & ROX_OP_LAST))

@@ -6,6 +6,7 @@
  */
 #include <linux/atomic.h>
 #include "internal.h"
+#include "../verbs/odp.h"
 
 /* ---- READ ---- */
 
@@ -44,6 +45,11 @@ static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
 	b.len = min(job->len - offset, b.npkts * qp->mtu);
 	if (b.len)
 		b.src = it;
+	if (unlikely(job->odp) && b.len) {
+		err = rox_fault_ready(&qp->recv.side, it, b.len);
+		if (err)
+			return err;
+	}
 	rox_read_opcodes(qp, &b);
 	err = rox_xmit(&b);
 	if (err)
@@ -57,6 +63,7 @@ int rox_read_continue(struct rox_qp *qp, int bursts)
 {
 	struct rox_read_job *job = &qp->recv.read;
 	struct rox_iter it;
+	int err;
 
 	if (!job->active)
 		return bursts;
@@ -66,7 +73,12 @@ int rox_read_continue(struct rox_qp *qp, int bursts)
 	if (job->sent)
 		rox_iter_seek(&it, (u64)job->sent * qp->mtu);
 	while (bursts && job->active) {
-		if (rox_read_burst(qp, &it)) {
+		err = rox_read_burst(qp, &it);
+		if (unlikely(err == -EAGAIN)) {
+			bursts = 0;
+			break;
+		}
+		if (unlikely(err)) {
 			/* The MR went away after the check. */
 			job->active = false;
 			rox_qp_count(qp, ROX_CNT_RESP_REM_ACCESS);
@@ -86,11 +98,13 @@ static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len)
 {
 	struct rox_mr *mr;
 
+	qp->recv.read.odp = false;
 	if (!len)
 		return true;
 	mr = rox_mr_get_remote(qp, rkey, va, len, IB_ACCESS_REMOTE_READ);
 	if (IS_ERR(mr))
 		return false;
+	qp->recv.read.odp = mr->type == ROX_MR_ODP;
 	rox_mr_put(mr);
 	return true;
 }
@@ -175,12 +189,39 @@ static u64 rox_atomic_do(atomic64_t *target, const struct rox_pkt *pkt)
 	return atomic64_fetch_add(pkt->ext.atomic.swap_add, target);
 }
 
+/* Pages on demand: where @p is, or what to do until they are there. */
+static noinline enum rox_verdict rox_atomic_on_demand(struct rox_qp *qp, const struct rox_mr *mr,
+						      u32 rkey, u64 va, int access, void **p)
+{
+	size_t len = sizeof(u64);
+
+	*p = rox_odp_map(mr, va, access, &len);
+	if (*p)
+		return (uintptr_t)*p & 7 ? ROX_V_INV_REQ : ROX_V_OK;
+	if (rox_fault_in(&qp->recv.side, rkey, va, sizeof(u64), access) == -EAGAIN)
+		return ROX_V_HOLD;
+	return ROX_V_REM_ACCESS;
+}
+
+/* Where the eight bytes at @va are, if an instruction can reach them at once. */
+static enum rox_verdict rox_atomic_target(struct rox_qp *qp, const struct rox_mr *mr, u32 rkey,
+					  u64 va, int access, void **p)
+{
+	size_t len = sizeof(u64);
+
+	*p = rox_mr_map(mr, va, &len);
+	if (unlikely(mr->type == ROX_MR_ODP))
+		return rox_atomic_on_demand(qp, mr, rkey, va, access, p);
+	/* An IOVA that is aligned where its memory is not. */
+	return len < sizeof(u64) || (uintptr_t)*p & 7 ? ROX_V_INV_REQ : ROX_V_OK;
+}
+
 enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res;
+	enum rox_verdict v;
 	struct rox_mr *mr;
-	size_t len = sizeof(u64);
 	void *p;
 
 	rox_qp_count(qp, ROX_CNT_RX_ATOMIC_REQ);
@@ -191,11 +232,11 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 			       IB_ACCESS_REMOTE_ATOMIC);
 	if (IS_ERR(mr))
 		return ROX_V_REM_ACCESS;
-	p = rox_mr_map(mr, pkt->ext.atomic.va, &len);
-	/* An IOVA that is aligned where its memory is not. */
-	if (len < sizeof(u64) || ((uintptr_t)p & 7)) {
+	v = rox_atomic_target(qp, mr, pkt->ext.atomic.rkey, pkt->ext.atomic.va,
+			      IB_ACCESS_REMOTE_ATOMIC, &p);
+	if (v) {
 		rox_mr_put(mr);
-		return ROX_V_INV_REQ;
+		return v;
 	}
 	res = rox_res_new(qp, pkt);
 	res->orig = rox_atomic_do(p, pkt);
@@ -225,17 +266,21 @@ static void rox_atomic_write_reply(struct rox_qp *qp, const struct rox_rd_res *r
 }
 
 /* Whoever reads the eight bytes sees all of them, and after them what was written before. */
-static enum rox_verdict rox_atomic_write_do(struct rox_mr *mr, const struct rox_pkt *pkt)
+static enum rox_verdict rox_atomic_write_do(struct rox_qp *qp, struct rox_mr *mr,
+					    const struct rox_pkt *pkt)
 {
-	size_t len = sizeof(u64);
-	u64 *p = rox_mr_map(mr, pkt->ext.reth.va, &len);
+	enum rox_verdict v;
 	u64 value;
+	void *p;
 
-	if (len < sizeof(u64) || ((uintptr_t)p & 7) ||
-	    skb_copy_bits(pkt->skb, pkt->payload_off, &value, sizeof(value)))
+	v = rox_atomic_target(qp, mr, pkt->ext.reth.rkey, pkt->ext.reth.va,
+			      IB_ACCESS_REMOTE_WRITE, &p);
+	if (v)
+		return v;
+	if (skb_copy_bits(pkt->skb, pkt->payload_off, &value, sizeof(value)))
 		return ROX_V_INV_REQ;
 	/* After the bytes of the WRITEs before it; its readers have their own barrier. */
-	smp_store_release(p, value);
+	smp_store_release((u64 *)p, value);
 	return ROX_V_OK;
 }
 
@@ -255,7 +300,7 @@ enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *
 			       IB_ACCESS_REMOTE_WRITE);
 	if (IS_ERR(mr))
 		return ROX_V_REM_ACCESS;
-	v = rox_atomic_write_do(mr, pkt);
+	v = rox_atomic_write_do(qp, mr, pkt);
 	rox_mr_put(mr);
 	if (v)
 		return v;

@@ -132,6 +132,8 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 		recv->ooo_psn = pkt->bth.psn;
 		rox_qp_count(qp, ROX_CNT_RNR_NAK_SENT);
 		rox_nak_send(qp, ROX_AETH_RNR | qp->attr.min_rnr_timer, recv->epsn);
+	} else if (unlikely(v == ROX_V_HOLD)) {
+		rox_recv_hold(qp, pkt);
 	} else if (v && v != ROX_V_DROP) {
 		rox_refuse(qp, v);
 	}
@@ -159,9 +161,30 @@ static void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_recv_uc(qp, pkt);
 }
 
+void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	if (pkt != &recv->held)
+		recv->held = *pkt;
+	recv->holding = true;
+}
+
+/* What was held gets another chance. Return: bursts that are left. */
+static int rox_recv_held(struct rox_qp *qp, int bursts)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	if (rox_fault_busy(&recv->side))
+		return 0;
+	recv->holding = false;
+	rox_recv_packet(qp, &recv->held);
+	return rox_read_continue(qp, bursts);
+}
+
 /*
- * The packets of the frame in recv->rx, until it is used up or a READ needs more
- * bursts than are left; then the frame waits.
+ * The packets of the frame in recv->rx, until it is used up, a READ needs more
+ * bursts than are left, or a packet needs pages; then the frame waits.
  * Return: bursts that are left.
  */
 static int rox_recv_frame(struct rox_qp *qp, int bursts)
@@ -170,7 +193,7 @@ static int rox_recv_frame(struct rox_qp *qp, int bursts)
 	struct rox_pkt pkt;
 
 	while (rox_can_receive(qp)) {
-		if (qp->recv.read.active)
+		if (qp->recv.read.active || qp->recv.holding)
 			return 0;
 		if (!rox_rx_next(rx, &pkt))
 			break;
@@ -198,6 +221,7 @@ static bool rox_recv_next_frame(struct rox_qp *qp)
 
 void rox_recv_purge(struct rox_qp *qp)
 {
+	qp->recv.holding = false;
 	kfree_skb(qp->recv.rx.skb);
 	qp->recv.rx.skb = NULL;
 	skb_queue_purge(&qp->recv.side.rxq);
@@ -210,7 +234,8 @@ static bool rox_recv_work(struct rox_qp *qp)
 	int bursts = ROX_RUN_BURSTS, frames = 0;
 
 	if (rox_can_receive(qp))
-		bursts = rox_read_continue(qp, bursts);
+		bursts = unlikely(recv->holding) ? rox_recv_held(qp, bursts) :
+						   rox_read_continue(qp, bursts);
 	while (bursts && frames++ < ROX_RUN_FRAMES && rox_can_receive(qp) &&
 	       rox_recv_next_frame(qp))
 		bursts = rox_recv_frame(qp, bursts);
@@ -218,7 +243,8 @@ static bool rox_recv_work(struct rox_qp *qp)
 	if (rox_can_receive(qp)) {
 		if (recv->ack_due)
 			rox_ack_send(qp);
-		return recv->read.active || recv->rx.skb || !skb_queue_empty(&recv->side.rxq);
+		return (recv->read.active || recv->rx.skb ||
+			!skb_queue_empty(&recv->side.rxq)) && !rox_fault_busy(&recv->side);
 	}
 	rox_recv_purge(qp);
 	return rox_qp_state(qp) == IB_QPS_ERR && rox_recv_flush(qp);

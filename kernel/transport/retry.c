@@ -139,6 +139,15 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 	rox_rewind(qp);
 }
 
+void rox_retry_again(struct rox_qp *qp)
+{
+	/* The timer will go back anyway. */
+	if (qp->send.waiting_rnr)
+		return;
+	trace_rox_retry(qp->ibqp.qp_num, qp->send.una, ROX_RETRY_IMPLIED, qp->send.retry);
+	rox_rewind(qp);
+}
+
 void rox_retry_rnr(struct rox_qp *qp, u8 timer_code)
 {
 	struct rox_send *send = &qp->send;

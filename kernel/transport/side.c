@@ -78,6 +78,7 @@ void rox_side_init(struct rox_side *side, struct rox_qp *qp,
 	INIT_WORK(&side->work, rox_side_work);
 	side->qp = qp;
 	side->run = run;
+	rox_fault_init(side);
 }
 
 void rox_side_kick(struct rox_side *side, unsigned long work)

@@ -139,6 +139,8 @@ static void rox_recv_reset(struct rox_qp *qp)
 static void rox_to_reset(struct rox_qp *qp)
 {
 	skb_queue_purge(&qp->send.side.rxq);
+	qp->send.side.fault.stale = true;
+	qp->recv.side.fault.stale = true;
 	rox_send_drop(qp);
 	rox_recv_reset(qp);
 	rox_reset_rings(qp);
@@ -271,6 +273,8 @@ void rox_transport_destroy(struct rox_qp *qp)
 	rox_transport_unlock(qp);
 	/* In RESET nothing arms the timer; it may queue the work once more. */
 	hrtimer_cancel(&qp->send.timer);
+	cancel_work_sync(&qp->send.side.fault.work);
+	cancel_work_sync(&qp->recv.side.fault.work);
 	cancel_work_sync(&qp->send.side.work);
 	cancel_work_sync(&qp->recv.side.work);
 	kvfree(qp->send.wqes);

@@ -17,7 +17,34 @@
 
 struct rox_qp;
 struct rox_ah;
+struct rox_side;
 struct rox_pkt;
+
+/**
+ * struct rox_fault - pages that a side waits for (transport/fault.c)
+ * @work: has them faulted in, and runs the side
+ * @side: the side
+ * @busy: @work is under way and owns the rest
+ * @err: how it ended, if it did not find the page at @addr
+ * @stale: and that nobody is to be told: the QP has been reset
+ * @pd: whose the key is
+ * @key: lkey or rkey
+ * @addr: first address
+ * @len: bytes, as many as are worth it
+ * @access: enum ib_access_flags that are needed
+ */
+struct rox_fault {
+	struct work_struct work;
+	struct rox_side *side;
+	bool busy;
+	bool stale;
+	int err;
+	struct ib_pd *pd;
+	u32 key;
+	u64 addr;
+	u32 len;
+	int access;
+};
 
 /**
  * struct rox_side - one half of a QP, run by one context at a time
@@ -31,6 +58,7 @@ struct rox_pkt;
  *	the transport must not run
  * @qp: the QP
  * @run: does the work in @work, bounded; true if there is more to do at once
+ * @fault: pages that it waits for
  */
 struct rox_side {
 	unsigned long busy;
@@ -40,6 +68,7 @@ struct rox_side {
 	struct work_struct work;
 	struct rox_qp *qp;
 	bool (*run)(struct rox_qp *qp, unsigned long work);
+	struct rox_fault fault;
 };
 
 enum rox_side_work {
@@ -74,6 +103,7 @@ enum rox_side_work {
  * @pkey_index: GSI
  * @inl: payload is in @sge's place
  * @done: an operation on keys (see rox_wqe_is_local()) that has been carried out
+ * @odp: some of its pages are on demand
  * @sge: SGE list, or inline data
  */
 struct rox_swqe {
@@ -83,6 +113,7 @@ struct rox_swqe {
 	u8 status;
 	bool inl;
 	bool done;
+	bool odp;
 	u32 flags;
 	u32 length;
 	u32 first_psn;
@@ -208,6 +239,7 @@ struct rox_rd_res {
 /**
  * struct rox_read_job - READ responses that are being sent
  * @active: there is one
+ * @odp: from pages on demand
  * @psn: of the next response packet
  * @npkts: packets of the whole answer
  * @sent: packets sent
@@ -218,6 +250,7 @@ struct rox_rd_res {
  */
 struct rox_read_job {
 	bool active;
+	bool odp;
 	u32 psn;
 	u32 npkts;
 	u32 sent;
@@ -254,6 +287,8 @@ struct rox_read_job {
  * @xsrq: XRC: the SRQ that the packet names, with a reference, during one run only
  * @srq: XRC: the SRQ of the message under way, or of the last one
  * @rx: the frame that is being processed, if its skb is not NULL
+ * @holding: @held, a packet of that frame, waits for pages
+ * @held: see @holding
  */
 struct rox_resp {
 	struct rox_side side;
@@ -280,6 +315,8 @@ struct rox_resp {
 	struct rox_srq *xsrq;
 	struct rox_srq_name srq;
 	struct rox_rx rx;
+	bool holding;
+	struct rox_pkt held;
 };
 
 /* ---- called by verbs/qp.c; process context ---- */

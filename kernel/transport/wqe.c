@@ -113,15 +113,17 @@ static u8 rox_wqe_connected(struct rox_qp *qp, struct rox_swqe *wqe,
 
 static u8 rox_wqe_check_memory(struct rox_qp *qp, struct rox_swqe *wqe)
 {
-	int access = 0;
 	struct rox_iter it;
+	int access = 0, n;
 
 	if (wqe->inl || !wqe->num_sge)
 		return IB_WC_SUCCESS;
 	if (rox_wqe_fetches(wqe))
 		access = IB_ACCESS_LOCAL_WRITE;
 	rox_iter_init(&it, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge, access, qp->user);
-	return rox_iter_check(&it) ? IB_WC_LOC_PROT_ERR : IB_WC_SUCCESS;
+	n = rox_iter_check(&it);
+	wqe->odp = n > 0;
+	return n < 0 ? IB_WC_LOC_PROT_ERR : IB_WC_SUCCESS;
 }
 
 static u8 rox_wqe_load(struct rox_qp *qp, struct rox_swqe *wqe,

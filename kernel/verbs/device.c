@@ -9,6 +9,7 @@
 
 #include "../compat/ops.h"
 #include "../link.h"
+#include "odp.h"
 #include "pkey.h"
 #include "verbs.h"
 
@@ -54,6 +55,20 @@ static void rox_device_limits(const struct rox_dev *dev, struct ib_device_attr *
 	attr->max_total_mcast_qp_attach = ROX_MAX_MCG * ROX_MAX_MCG_QP;
 }
 
+/* Whatever takes SGEs or an rkey waits for pages. */
+static void rox_device_odp_caps(struct ib_odp_caps *caps)
+{
+	const u32 send_recv = IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | IB_ODP_SUPPORT_SRQ_RECV;
+
+	if (!ROX_HAS_ODP)
+		return;
+	caps->general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	caps->per_transport_caps.rc_odp_caps = send_recv | IB_ODP_SUPPORT_WRITE |
+					       IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC;
+	caps->per_transport_caps.uc_odp_caps = send_recv | IB_ODP_SUPPORT_WRITE;
+	caps->per_transport_caps.ud_odp_caps = send_recv;
+}
+
 static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			    struct ib_udata *udata)
 {
@@ -74,6 +89,9 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 				 IB_DEVICE_XRC | IB_DEVICE_MEM_WINDOW |
 				 IB_DEVICE_MEM_WINDOW_TYPE_2B | IB_DEVICE_ATOMIC_WRITE;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_BLOCK_MULTICAST_LOOPBACK;
+	if (ROX_HAS_ODP)
+		attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	rox_device_odp_caps(&attr->odp_caps);
 	/* The processor's own atomic instructions on the pages of the program. */
 	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
@@ -241,6 +259,7 @@ const struct ib_device_ops rox_verbs_ops = {
 	.get_dma_mr = rox_get_dma_mr,
 	.rereg_user_mr = rox_rereg_user_mr,
 	.dereg_mr = rox_dereg_mr,
+	.advise_mr = rox_advise_mr,
 	.alloc_mr = rox_alloc_mr,
 	.map_mr_sg = rox_map_mr_sg,
 	.alloc_mw = rox_alloc_mw,

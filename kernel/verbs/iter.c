@@ -3,6 +3,7 @@
  * The iterator through which all payload goes: an SGE list, piece by piece.
  */
 #include <linux/string.h>
+#include "odp.h"
 #include "verbs.h"
 
 static void rox_iter_leave(struct rox_iter *it)
@@ -61,6 +62,7 @@ static struct rox_mr *rox_iter_lookup(const struct rox_iter *it, const struct ro
 int rox_iter_check(struct rox_iter *it)
 {
 	struct rox_mr *mr;
+	int on_demand = 0;
 	u32 i;
 
 	for (i = 0; i < it->num_sge; i++) {
@@ -69,9 +71,10 @@ int rox_iter_check(struct rox_iter *it)
 		mr = rox_iter_lookup(it, &it->sge[i]);
 		if (IS_ERR(mr))
 			return PTR_ERR(mr);
+		on_demand |= mr->type == ROX_MR_ODP;
 		rox_mr_put(mr);
 	}
-	return 0;
+	return on_demand;
 }
 
 void rox_iter_seek(struct rox_iter *it, u64 offset)
@@ -86,9 +89,25 @@ void rox_iter_seek(struct rox_iter *it, u64 offset)
 	it->off = cur < it->num_sge ? offset : 0;
 }
 
+/* What rox_mr_map() does not find. */
+static ssize_t rox_iter_on_demand(struct rox_iter *it, size_t max, void **p)
+{
+	const struct rox_sge *sge = &it->sge[it->cur];
+
+	if (it->mr->type != ROX_MR_ODP)
+		return 0;
+	max = min_t(size_t, max, sge->length - it->off);
+	*p = rox_odp_map(it->mr, sge->addr + it->off, it->access, &max);
+	if (!*p)
+		return -EAGAIN;
+	it->off += max;
+	return max;
+}
+
 ssize_t rox_iter_next(struct rox_iter *it, size_t max, void **p)
 {
 	const struct rox_sge *sge;
+	size_t wanted = max;
 	struct rox_mr *mr;
 
 	/* What was given out last may have been in use until now: only now is its MR left. */
@@ -109,6 +128,8 @@ ssize_t rox_iter_next(struct rox_iter *it, size_t max, void **p)
 	}
 	max = min_t(size_t, max, sge->length - it->off);
 	*p = rox_mr_map(it->mr, sge->addr + it->off, &max);
+	if (unlikely(!max))
+		return rox_iter_on_demand(it, wanted, p);
 	it->off += max;
 	return max;
 }

@@ -8,6 +8,7 @@
 #include <linux/random.h>
 #include <rdma/iter.h>
 #include "internal.h"
+#include "odp.h"
 
 /* Tries for an unused random index; with 1M of 16M in use, 32 misses in a row are 2^-128. */
 #define ROX_KEY_TRIES 32
@@ -234,7 +235,7 @@ struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int acces
 	mr->ibmr.pd = ibpd;
 	mr->type = type;
 	mr->access = access;
-	mr->valid = type == ROX_MR_USER || type == ROX_MR_DMA;
+	mr->valid = type == ROX_MR_USER || type == ROX_MR_ODP || type == ROX_MR_DMA;
 	spin_lock_init(&mr->win.lock);
 	refcount_set(&mr->ref, 1);
 	init_completion(&mr->gone);
@@ -247,6 +248,7 @@ void rox_mr_free(struct rox_mr *mr)
 
 	ib_umem_release(mr->umem);
 	rox_dmabuf_release(mr->dmabuf);
+	rox_odp_free(mr->odp);
 	kvfree(mr->blocks);
 	atomic_dec(rox_mr_count(dev, mr->type));
 	kfree_rcu(mr, rcu);
@@ -339,7 +341,7 @@ int rox_mr_pin(struct rox_mr *mr, u64 start)
  * @start: user address
  * @length: bytes; 0 gives an MR that no byte may be accessed through
  * @iova: address of byte 0 for work requests
- * @access: enum ib_access_flags
+ * @access: enum ib_access_flags; IB_ACCESS_ON_DEMAND pins nothing
  * @dmah: DMA hints, which are not for a device without DMA
  * @udata: not used
  *
@@ -354,13 +356,15 @@ struct ib_mr *rox_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iov
 	if (dmah)
 		return ERR_PTR(-EOPNOTSUPP);
 	access &= ~IB_ACCESS_OPTIONAL;
-	err = rox_check_access(access);
+	err = rox_check_access(access & ~IB_ACCESS_ON_DEMAND);
 	if (err)
 		return ERR_PTR(err);
 	if (access & IB_ZERO_BASED)
 		iova = 0;
 	if (iova + length < iova)
 		return ERR_PTR(-EINVAL);
+	if (access & IB_ACCESS_ON_DEMAND)
+		return rox_reg_odp_mr(ibpd, start, length, iova, access);
 
 	mr = rox_mr_alloc(ibpd, ROX_MR_USER, access);
 	if (!mr)

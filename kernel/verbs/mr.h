@@ -9,11 +9,13 @@
 
 struct rox_qp;
 struct rox_dmabuf;
+struct rox_odp;
 struct uverbs_attr_bundle;
 
 enum rox_mr_type {
 	ROX_MR_USER,	/* pinned user pages */
 	ROX_MR_FRWR,	/* fast registration, kernel users only */
+	ROX_MR_ODP,	/* user pages that come and go */
 	/* From here on an access is checked for more than PD, rights and range. */
 	ROX_MR_DMA,	/* all of kernel memory, kernel users only */
 	ROX_MR_WINDOW,	/* memory window: a part of another region, for peers only */
@@ -60,6 +62,7 @@ struct rox_window {
  * @replaced: by another object after rereg_user_mr; only to be freed
  * @win: window: see there
  * @dmabuf: or the dma-buf that it is about
+ * @odp: on demand: what is known of the pages; there are no @blocks
  * @rcu: for freeing after the table's readers
  */
 struct rox_mr {
@@ -84,6 +87,7 @@ struct rox_mr {
 	bool replaced;
 	struct rox_window win;
 	struct rox_dmabuf *dmabuf;
+	struct rox_odp *odp;
 	struct rcu_head rcu;
 };
 
@@ -121,7 +125,10 @@ int rox_mr_publish(struct rox_dev *dev, struct rox_mr *mr);
 int rox_mr_pin(struct rox_mr *mr, u64 start);
 /* 0, -EOPNOTSUPP or -EINVAL for access flags that no MR may have. */
 int rox_check_access(int access);
-/* Kernel address of @addr, and in @len how many bytes are contiguous there (not beyond the MR). */
+/*
+ * Kernel address of @addr, and in @len how many bytes are contiguous there (not beyond
+ * the MR); NULL and 0 if it is not in the MR, or if that is on demand (rox_odp_map()).
+ */
 void *rox_mr_map(const struct rox_mr *mr, u64 addr, size_t *len);
 
 /**
@@ -150,14 +157,18 @@ void rox_iter_init(struct rox_iter *it, struct rox_dev *dev, struct ib_pd *pd,
 /* For what the peer of @qp names: one element, looked up by rox_mr_get_remote(). */
 void rox_iter_init_remote(struct rox_iter *it, const struct rox_qp *qp,
 			  const struct rox_sge *sge, int access);
-/* Looks up every SGE once, whole: 0, or the first error of rox_mr_get(). */
+/*
+ * Looks up every SGE once, whole: 0, 1 if there are pages on demand among them, or the first
+ * error of rox_mr_get().
+ */
 int rox_iter_check(struct rox_iter *it);
 /* Goes to @offset bytes from the beginning of the list. */
 void rox_iter_seek(struct rox_iter *it, u64 offset);
 /*
  * The next contiguous piece of at most @max bytes: its address in @p, its
  * length returned, and the iterator moves past it. 0 at the end of the list,
- * or a negative error of rox_mr_get().
+ * a negative error of rox_mr_get(), or -EAGAIN for a page that is not there now: the
+ * iterator stands at it.
  */
 ssize_t rox_iter_next(struct rox_iter *it, size_t max, void **p);
 /* Copies @len bytes and advances; 0, -EMSGSIZE if the list is shorter, or as rox_mr_get(). */

@@ -186,7 +186,8 @@ using unused_op = void (*)();
 
 /// Every operation that a provider can supply, by name; a null one keeps the default.
 struct verbs_context_ops {
-    unused_op advise_mr;
+    int (*advise_mr)(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *sg_list,
+                     uint32_t num_sge);
     unused_op alloc_dm;
     ibv_mw *(*alloc_mw)(ibv_pd *pd, ibv_mw_type type);
     unused_op alloc_null_mr;
@@ -267,6 +268,7 @@ struct verbs_context_ops {
 };
 static_assert(sizeof(verbs_context_ops) == 76 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, alloc_mw) == 2 * sizeof(void *));
+static_assert(offsetof(verbs_context_ops, advise_mr) == 0);
 static_assert(offsetof(verbs_context_ops, alloc_parent_domain) == 4 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, attach_mcast) == 9 * sizeof(void *));
 static_assert(offsetof(verbs_context_ops, bind_mw) == 10 * sizeof(void *));
@@ -385,6 +387,8 @@ int ibv_cmd_rereg_mr(verbs_mr *vmr, uint32_t flags, void *addr, size_t length, u
 int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, alloc_mw_cmd *cmd, size_t cmd_size,
                      ib_uverbs_alloc_mw_resp *resp, size_t resp_size);
 int ibv_cmd_dealloc_mw(ibv_mw *mw);
+int ibv_cmd_advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *sg_list,
+                      uint32_t num_sge);
 
 int ibv_cmd_create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, ib_uverbs_create_ah_resp *resp,
                       size_t resp_size);
