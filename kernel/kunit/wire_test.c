@@ -230,16 +230,16 @@ struct spec_op {
 #define SPEC(_op, _kind, _ext, _flags) \
 	{ .opcode = IB_OPCODE_##_op, .kind = ROX_KIND_##_kind, .ext = (_ext), .flags = (_flags) }
 
-/* The kernel's headers do not know XRC: its bits and RC's numbers. Requests name an SRQ. */
-#define XRC_ANSWER(_op, _kind, _ext, _flags) {			\
-	.opcode = 0xa0 | IB_OPCODE_##_op,			\
-	.kind = ROX_KIND_##_kind,				\
-	.ext = (_ext),						\
-	.flags = (_flags),					\
-}
-
+/*
+ * The kernel's headers do not know XRC: its bits and RC's numbers. Requests name
+ * an SRQ. (The names are pasted at once, as WRITE is a macro of its own.)
+ */
+#define XRC_ROW(_opcode, _kind, _ext, _flags) \
+	{ .opcode = 0xa0 | (_opcode), .kind = (_kind), .ext = (_ext), .flags = (_flags) }
 #define XRC_SPEC(_op, _kind, _ext, _flags) \
-	XRC_ANSWER(_op, _kind, (_ext) | ROX_EXT_XRC, _flags)
+	XRC_ROW(IB_OPCODE_##_op, ROX_KIND_##_kind, (_ext) | ROX_EXT_XRC, _flags)
+#define XRC_ANSWER(_op, _kind, _ext, _flags) \
+	XRC_ROW(IB_OPCODE_##_op, ROX_KIND_##_kind, _ext, _flags)
 
 static const struct spec_op spec_ops[] = {
 	SPEC(RC_SEND_FIRST,			SEND, 0, "qfp"),
