@@ -62,8 +62,9 @@ bool has_domain(const ibv_qp_init_attr_ex &attr)
 }
 
 /*
- * What the kernel's QP does not have the program's must not name: nothing keeps
- * those objects alive. The receives of XRC are the SRQs' own.
+ * What the kernel's QP does not have the program's must not use: nothing keeps
+ * those objects alive. The receives of XRC are the SRQs' own. A PD is only named:
+ * librdmacm takes it from the target.
  */
 void strip_xrc(ibv_qp_init_attr_ex &attr)
 {
@@ -73,14 +74,16 @@ void strip_xrc(ibv_qp_init_attr_ex &attr)
     attr.recv_cq = nullptr;
     attr.srq = nullptr;
     if (attr.qp_type == IBV_QPT_XRC_RECV) {
-        attr.comp_mask &= ~uint32_t{IBV_QP_INIT_ATTR_PD};
         attr.send_cq = nullptr;
-        attr.pd = nullptr;
+        attr.pd = (attr.comp_mask & IBV_QP_INIT_ATTR_PD) != 0 ? attr.pd : nullptr;
     }
 }
 
-/* Completions of its own lead back to every QP but XRC targets, which may be other processes'. */
-bool is_in_table(const ibv_qp &qp)
+/*
+ * All QPs but XRC targets have a PD, and completions that lead back to them. A
+ * target may be another process's.
+ */
+bool has_queues(const ibv_qp &qp)
 {
     return qp.qp_type != IBV_QPT_XRC_RECV;
 }
@@ -132,7 +135,7 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &wanted)
 
     if (error == 0) {
         error = adopt_rings(*qp, context->cmd_fd, resp.driver, attr);
-        if (error == 0 && is_in_table(qp->vqp.qp)) {
+        if (error == 0 && has_queues(qp->vqp.qp)) {
             error = Context::of(context)->qps->insert(qp->vqp.qp.qp_num, qp.get());
         }
         if (error != 0) {
@@ -144,9 +147,10 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &wanted)
         return nullptr;
     }
     wanted.cap = attr.cap;
-    if (attr.pd != nullptr) {
-        Pd::of(attr.pd)->users++;
+    if (!has_queues(qp->vqp.qp)) {
+        return qp.release();
     }
+    Pd::of(attr.pd)->users++;
     if (is_single_threaded(attr.pd)) {
         qp->sq.lock().elide();
         qp->rq.lock().elide();
@@ -282,10 +286,8 @@ int destroy_qp(ibv_qp *qp)
     }
     /* From here on no poll finds the QP. */
     purge_cqs(*qp);
-    if (is_in_table(*qp)) {
+    if (has_queues(*qp)) {
         Context::of(qp->context)->qps->remove(qp->qp_num);
-    }
-    if (qp->pd != nullptr) {
         Pd::of(qp->pd)->users--;
     }
     delete Qp::of(qp);

@@ -131,7 +131,7 @@ TEST_F(ProviderXrcTest, BasicSrqHasNoNumber)
     EXPECT_EQ(ops->destroy_srq(srq), 0);
 }
 
-TEST_F(ProviderXrcTest, TargetNamesNoObjectsThatMayGoBeforeIt)
+TEST_F(ProviderXrcTest, TargetUsesNoObjectsThatMayGoBeforeIt)
 {
     ibv_qp_init_attr_ex attr = qp_attr(IBV_QPT_XRC_RECV);
     ibv_qp *qp = ops->create_qp_ex(context, &attr);
@@ -147,6 +147,17 @@ TEST_F(ProviderXrcTest, TargetNamesNoObjectsThatMayGoBeforeIt)
     EXPECT_EQ(post_send(qp), EINVAL);
     EXPECT_EQ(post_recv(qp), EINVAL);
     EXPECT_EQ(set_state(qp, IBV_QPS_RESET), 0);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+
+    /* A PD that the program names is there to be read, and no more. */
+    ibv_pd *other = ops->alloc_pd(context);
+
+    attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
+    attr.pd = other;
+    qp = ops->create_qp_ex(context, &attr);
+    ASSERT_NE(qp, nullptr);
+    EXPECT_EQ(qp->pd, other);
+    EXPECT_EQ(ops->dealloc_pd(other), 0);
     EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
 
