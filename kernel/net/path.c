@@ -6,7 +6,9 @@
 #include <linux/inetdevice.h>
 #include <linux/jhash.h>
 #include <linux/random.h>
+#include <net/addrconf.h>
 #include <net/ip6_route.h>
+#include <net/ip_fib.h>
 #include <net/ipv6.h>
 #include <net/route.h>
 #include <rdma/ib_addr.h>
@@ -86,17 +88,35 @@ void rox_path_destroy(struct rox_path *path)
 	path->dst.cache = NULL;
 }
 
+/*
+ * With an output netdev the IP layer takes whatever has no route to be on the
+ * link, even what an unreachable, prohibit or blackhole route is there to stop.
+ */
+static int refused_v4(struct net *net, const struct flowi4 *flow)
+{
+	struct flowi4 fl4 = *flow;	/* the look-up may write to it */
+	struct fib_result res;
+	int err;
+
+	if (ipv4_is_multicast(fl4.daddr))
+		return 0;
+	err = fib_lookup(net, &fl4, &res, 0);
+	return err == -ENETUNREACH ? 0 : err;
+}
+
 static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
 {
 	struct flowi4 fl4 = {
 		.daddr = path->daddr.s6_addr32[3],
 		.saddr = path->saddr.s6_addr32[3],
+		.flowi4_iif = LOOPBACK_IFINDEX,
 		.flowi4_proto = IPPROTO_UDP,
 		.fl4_sport = htons(path->sport),
 		.fl4_dport = htons(ROX_UDP_PORT),
 	};
 	struct rtable *rt;
 	__be32 saddr;
+	int err;
 
 	rt = dst_cache_get_ip4(&path->dst, &saddr);
 	if (rt)
@@ -109,6 +129,9 @@ static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
 	if (inet_addr_type(net, fl4.daddr) != RTN_LOCAL)
 		fl4.flowi4_oif = path->oif;
 	rox_flowi4_set_dsfield(&fl4, path->tos);
+	err = refused_v4(net, &fl4);
+	if (err)
+		return ERR_PTR(err);
 
 	rt = ip_route_output_flow(net, &fl4, NULL);
 	if (IS_ERR(rt))
@@ -123,6 +146,22 @@ static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
 }
 
 #if IS_ENABLED(CONFIG_IPV6)
+/*
+ * For IPv4 the IP layer looks after both by itself: that the source is still an
+ * address of this host, else it may be another one's by now, and that packets
+ * leave through the netdev that has it. An address that is being tried out
+ * (DAD) is one already.
+ */
+static bool leaves_right_v6(const struct rox_path *path, struct net *net,
+			    const struct dst_entry *dst)
+{
+	struct net_device *ndev = dev_get_by_index_rcu(net, path->oif);
+
+	if (!ndev || !ipv6_chk_addr_and_flags(net, &path->saddr, ndev, false, 0, 0))
+		return false;
+	return dst->dev == ndev || dst->dev->flags & IFF_LOOPBACK;
+}
+
 static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
 {
 	struct flowi6 fl6 = {
@@ -142,8 +181,13 @@ static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
 		return dst;
 
 	dst = ip6_dst_lookup_flow(net, NULL, &fl6, NULL);
-	if (!IS_ERR(dst))
-		dst_cache_set_ip6(&path->dst, dst, &fl6.saddr);
+	if (IS_ERR(dst))
+		return dst;
+	if (!leaves_right_v6(path, net, dst)) {
+		dst_release(dst);
+		return ERR_PTR(-ENETUNREACH);
+	}
+	dst_cache_set_ip6(&path->dst, dst, &fl6.saddr);
 	return dst;
 }
 #else
