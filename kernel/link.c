@@ -53,6 +53,16 @@ struct rox_dev *rox_link_find(const struct net_device *ndev)
 	return found;
 }
 
+void rox_link_for_each(void (*fn)(struct rox_dev *dev))
+{
+	struct rox_dev *dev;
+
+	mutex_lock(&rox_devs_mutex);
+	list_for_each_entry(dev, &rox_devs, link_node)
+		fn(dev);
+	mutex_unlock(&rox_devs_mutex);
+}
+
 /* ---- removal ---- */
 
 static void rox_unlink_work(struct work_struct *work)

@@ -17,6 +17,8 @@ int rox_link_init(void);
 void rox_link_exit(void);
 /* The device on @ndev with a reference on its struct device, or NULL. Process context. */
 struct rox_dev *rox_link_find(const struct net_device *ndev);
+/* Calls @fn for every device; it may sleep, but take no lock of link.c. Process context. */
+void rox_link_for_each(void (*fn)(struct rox_dev *dev));
 /* Unregisters @dev later, without the caller's locks. Takes over rox_link_find()'s reference. */
 void rox_link_remove_later(struct rox_dev *dev);
 /* Calls rdma_roce_rescan_device() later. Takes over a reference of ib_device_try_get(). */

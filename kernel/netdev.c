@@ -11,6 +11,7 @@
 #include <rdma/ib_addr.h>
 
 #include "link.h"
+#include "verbs/mcast.h"
 
 bool rox_port_refresh(struct rox_dev *dev)
 {
@@ -55,10 +56,29 @@ void rox_report_port_event(struct ib_device *ibdev, struct net_device *ndev,
 	 */
 }
 
+/* Events with which multicast memberships are lost, or can be had again. */
+static bool rox_concerns_mcast(unsigned long event)
+{
+	switch (event) {
+	case NETDEV_REGISTER:
+	case NETDEV_UNREGISTER:
+	case NETDEV_UP:
+	case NETDEV_CHANGEMTU:
+	case NETDEV_CHANGEUPPER:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static int rox_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
 	struct rox_dev *dev;
+
+	/* Of any netdev: it may be one that is stacked on a device's. */
+	if (rox_concerns_mcast(event))
+		rox_link_for_each(rox_mcast_refresh);
 
 	switch (event) {
 	case NETDEV_UP:

@@ -4,7 +4,6 @@
  * whole bursts in one piece, find the QP once per frame, check that the packets
  * are meant for it, and hand the frame to the transport.
  */
-#include <linux/if_vlan.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
@@ -264,16 +263,6 @@ static bool is_multicast(const struct in6_addr *addr)
 	       (ipv6_addr_v4mapped(addr) && ipv4_is_multicast(addr->s6_addr32[3]));
 }
 
-/* The frame came to the netdev of @dev, or to a VLAN on it. */
-static bool came_to(const struct frame *f, const struct rox_dev *dev)
-{
-	struct net_device *ndev = f->skb->dev;
-
-	if (ndev && ndev != dev->ndev && is_vlan_dev(ndev))
-		ndev = vlan_dev_real_dev(ndev);
-	return ndev == dev->ndev;
-}
-
 /* A copy of a run of packets for each QP in a group; returns the number of QPs that took one. */
 static u32 spread(const struct frame *f, const struct run *run, const struct rox_mcg *mcg)
 {
@@ -301,7 +290,7 @@ static u32 spread(const struct frame *f, const struct run *run, const struct rox
 
 /*
  * Packets to the multicast QP number go to whoever is attached to their
- * destination address, on the devices of the netdev that they came to.
+ * destination address, on the devices that listen on the netdev that they came to.
  */
 static noinline void deliver_multicast(const struct frame *f, const struct run *run, bool last)
 {
@@ -311,8 +300,8 @@ static noinline void deliver_multicast(const struct frame *f, const struct run *
 
 	if (is_multicast(&f->daddr)) {
 		list_for_each_entry_rcu(dev, &f->rn->devs, net_node) {
-			mcg = came_to(f, dev) ? rox_mcg_find(dev, &f->daddr) : NULL;
-			if (mcg)
+			mcg = rox_mcg_find(dev, &f->daddr);
+			if (mcg && rox_net_joined(&mcg->net, f->skb->dev))
 				n += spread(f, run, mcg);
 		}
 	}

@@ -79,10 +79,22 @@ u32 rox_path_mtu(const struct rox_path *path);
 
 /* ---- multicast (net/mcast.c) ---- */
 
-/* Process context, without the RTNL. @group: IPv4 as a mapped address. 0, -ENODEV, -ENOMEM. */
-int rox_net_join(struct rox_dev *dev, const struct in6_addr *group);
-/* Undoes one join. */
-void rox_net_leave(struct rox_dev *dev, const struct in6_addr *group);
+/**
+ * struct rox_net_group - a multicast group that the netdevs of a device are to be in
+ * @addr: its address, IPv4 as a mapped one
+ * @members: the netdevs that are (changed with the RTNL, read under RCU)
+ */
+struct rox_net_group {
+	struct in6_addr addr;
+	struct hlist_head members;
+};
+
+/* With the RTNL; again when a netdev has changed. 0, -ENODEV, -ENOMEM. */
+int rox_net_join(struct rox_dev *dev, struct rox_net_group *group);
+/* With the RTNL. Undoes all of them. */
+void rox_net_leave(struct rox_net_group *group);
+/* Has @ndev joined the group for us? Under RCU. */
+bool rox_net_joined(const struct rox_net_group *group, const struct net_device *ndev);
 
 /* ---- sending (net/xmit.c) ---- */
 

@@ -3,6 +3,7 @@
  * Attaching UD QPs to multicast groups. The first QP of a group has the netdev
  * join it, the last one has it leave. IBTA volume 1, 10.5 and 11.3.
  */
+#include <linux/rtnetlink.h>
 #include <rdma/ib_cache.h>
 #include "internal.h"
 #include "mcast.h"
@@ -33,7 +34,7 @@ struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *a
 
 	hash_for_each_possible_rcu(dev->mcgs, mcg, node, ipv6_addr_hash(addr),
 				   lockdep_is_held(&dev->mcast_lock))
-		if (ipv6_addr_equal(&mcg->addr, addr))
+		if (ipv6_addr_equal(&mcg->net.addr, addr))
 			return mcg;
 	return NULL;
 }
@@ -54,6 +55,45 @@ static struct rox_mcg_member *rox_mcg_member_find(const struct rox_mcg *mcg,
 	return NULL;
 }
 
+/**
+ * rox_mcast_refresh() - a netdev has come, gone or changed
+ * @dev: a device that may have to do with it
+ *
+ * With the RTNL, under which alone groups come into the table and leave it.
+ */
+void rox_mcast_refresh(struct rox_dev *dev)
+{
+	struct rox_mcg *mcg;
+	int i;
+
+	ASSERT_RTNL();
+	hash_for_each(dev->mcgs, i, mcg, node)
+		rox_net_join(dev, &mcg->net);
+}
+
+/* Joins the group and makes it known, both at once for rox_mcast_refresh(). */
+static int rox_mcg_publish(struct rox_dev *dev, struct rox_mcg *mcg)
+{
+	int err;
+
+	rtnl_lock();
+	err = rox_net_join(dev, &mcg->net);
+	if (err)
+		rox_net_leave(&mcg->net);
+	else
+		hash_add_rcu(dev->mcgs, &mcg->node, ipv6_addr_hash(&mcg->net.addr));
+	rtnl_unlock();
+	return err;
+}
+
+static void rox_mcg_unpublish(struct rox_mcg *mcg)
+{
+	rtnl_lock();
+	hash_del_rcu(&mcg->node);
+	rox_net_leave(&mcg->net);
+	rtnl_unlock();
+}
+
 /* The group, joined, if need be; the caller holds the lock. */
 static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *addr)
 {
@@ -67,13 +107,12 @@ static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *
 	mcg = kzalloc(sizeof(*mcg), GFP_KERNEL_ACCOUNT);
 	if (!mcg)
 		return ERR_PTR(-ENOMEM);
-	err = rox_net_join(dev, addr);
+	mcg->net.addr = *addr;
+	err = rox_mcg_publish(dev, mcg);
 	if (err) {
 		kfree(mcg);
 		return ERR_PTR(err);
 	}
-	mcg->addr = *addr;
-	hash_add_rcu(dev->mcgs, &mcg->node, ipv6_addr_hash(addr));
 	dev->num_mcg++;
 	return mcg;
 }
@@ -83,9 +122,8 @@ static void rox_mcg_tidy(struct rox_dev *dev, struct rox_mcg *mcg)
 {
 	if (mcg->count)
 		return;
-	hash_del_rcu(&mcg->node);
+	rox_mcg_unpublish(mcg);
 	dev->num_mcg--;
-	rox_net_leave(dev, &mcg->addr);
 	kfree_rcu(mcg, rcu);
 }
 

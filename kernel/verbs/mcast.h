@@ -8,19 +8,20 @@
 #include <linux/in6.h>
 #include <linux/list.h>
 #include <linux/rculist.h>
+#include "../net/net.h"
 #include "verbs.h"
 
 /**
  * struct rox_mcg - a multicast group that QPs of a device are attached to
  * @node: in the device's table (RCU)
- * @addr: its address, IPv4 as a mapped one
+ * @net: its address, and the netdevs that have joined it
  * @members: struct rox_mcg_member by node (RCU)
  * @count: their number
  * @rcu: for freeing after the readers
  */
 struct rox_mcg {
 	struct hlist_node node;
-	struct in6_addr addr;
+	struct rox_net_group net;
 	struct hlist_head members;
 	u32 count;
 	struct rcu_head rcu;
@@ -42,6 +43,8 @@ struct rox_mcg_member {
 
 void rox_mcast_init(struct rox_dev *dev);
 void rox_mcast_exit(struct rox_dev *dev);
+/* A netdev has changed: joins what is to be joined. With the RTNL. */
+void rox_mcast_refresh(struct rox_dev *dev);
 
 /* The group of an address, or NULL. The caller is in an RCU read-side section. */
 struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr);
