@@ -26,6 +26,7 @@ GROUPS = {
     "apps": [("apps", "vm", 2400, 3072)],
     "verbs": [("verbs", "vm", 1800, 3072)],
     "pair": [("pair", "virtio", 1200, 1536), ("pair", "e1000e", 1200, 1536)],
+    "net": [("net", "vm", 900, 2048)],
     "kusers": [("kusers", "virtio", 900, 2048)],
     "interop": [("interop", "vm", 900, 2048)],
     "install": [("install", "host", 1200, 0)],

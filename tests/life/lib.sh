@@ -42,7 +42,7 @@ fail() {
 # own build; that a device on a VLAN refuses the addresses of the netdev below (the RDMA core says so).
 log_ignored='clocksource|hrtimer: interrupt took|NMI handler .* took too long'
 log_ignored+='|out-of-tree module taints|module verification failed'
-log_ignored+='|add_roce_gid GID add failed|__ib_cache_gid_add: unable'
+log_ignored+='|add_roce_gid GID add failed|__ib_cache_gid_add: (unable|[0-9]+ callbacks)'
 
 log_lines() {
 	dmesg --level=emerg,alert,crit,err,warn | grep -Ev "$log_ignored"
@@ -113,6 +113,10 @@ rdma_exists() {
 
 rdma_gone() {
 	! rdma_exists "$1"
+}
+
+active_mtu_is() {
+	in1 ibv_devinfo -d "$ROX1" | grep -q "active_mtu:[[:space:]]*$1 "
 }
 
 # Without a namespace's name this is about the first one.

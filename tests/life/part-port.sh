@@ -44,10 +44,6 @@ port_carrier() {
 	ip -n "$NS2" link set "$DEV2" up && soon 5 port_state ACTIVE || fail "not active"
 }
 
-active_mtu_is() {
-	in1 ibv_devinfo -d "$ROX1" | grep -q "active_mtu:[[:space:]]*$1 "
-}
-
 # RoCE takes the largest of its own MTUs that leaves room for its headers.
 port_mtu() {
 	local pair netdev_mtu active

@@ -7,13 +7,16 @@
 ///     traffic connect [OPTIONS] DEVICE SOCKET
 ///
 /// Options: -m N messages each way (else for ever), -e sleep on completion events,
-/// -t N local ACK timeout, -r N retries. On SIGTERM,
+/// -t N local ACK timeout, -r N retries, -a ADDRESS the GID to use, -c FILE keeps the number of
+/// messages that are through, -w N waits N milliseconds between one round
+/// of sending and polling and the next. On SIGTERM,
 /// which both ends have to get, it sends no more and waits until all is through. It prints
 /// "running" once something has gone through, and at the end one line that says why. Exit status: 0
 /// all done, 3 connection lost, 4 device removed (told by IBV_EVENT_DEVICE_FATAL), 5 nothing came
 /// any more, 1 anything else.
 
 #include <cerrno>
+#include <cinttypes>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +25,7 @@
 #include <memory>
 #include <string_view>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -44,6 +48,8 @@ volatile std::sig_atomic_t stop_asked;
 struct Arguments {
     life::Options options;
     std::uint64_t messages = 0;
+    useconds_t pause = 0; ///< microseconds
+    std::string counter;  ///< file, or empty
     std::string_view mode;
     std::string device;
     std::string other; ///< device or socket
@@ -52,7 +58,7 @@ struct Arguments {
 int usage()
 {
     std::cerr << "usage: traffic once|serve|connect [-m messages] [-e] [-t timeout] "
-                 "[-r retries] DEVICE DEVICE|SOCKET\n";
+                 "[-r retries] [-a address] [-c file] [-w millis] DEVICE DEVICE|SOCKET\n";
     return 1;
 }
 
@@ -64,12 +70,15 @@ bool parse(int argc, char **argv, Arguments &arguments)
         return false;
     arguments.mode = argv[1];
     optind = 2;
-    while ((option = getopt(argc, argv, "m:et:r:")) != -1) {
+    while ((option = getopt(argc, argv, "m:et:r:a:c:w:")) != -1) {
         switch (option) {
         case 'm': arguments.messages = std::strtoull(optarg, nullptr, 10); break;
         case 'e': arguments.options.events = true; break;
         case 't': arguments.options.timeout = std::atoi(optarg); break;
         case 'r': arguments.options.retries = std::atoi(optarg); break;
+        case 'a': arguments.options.address = optarg; break;
+        case 'c': arguments.counter = optarg; break;
+        case 'w': arguments.pause = std::strtoul(optarg, nullptr, 10) * 1000; break;
         default: return false;
         }
     }
@@ -189,6 +198,41 @@ private:
     int fd_ = -1;
 };
 
+/// A number in a file that others may look at.
+class Counter {
+public:
+    explicit Counter(const std::string &path)
+    {
+        if (path.empty())
+            return;
+        fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (fd_ < 0)
+            throw Trouble{"the file " + path, errno};
+        set(0);
+    }
+    Counter(const Counter &) = delete;
+    Counter &operator=(const Counter &) = delete;
+    ~Counter()
+    {
+        if (fd_ >= 0)
+            close(fd_);
+    }
+    /// Always in the same number of digits, in one piece.
+    void set(std::uint64_t value)
+    {
+        char text[24];
+
+        if (fd_ < 0)
+            return;
+        int length = std::snprintf(text, sizeof(text), "%020" PRIu64 "\n", value);
+        if (pwrite(fd_, text, static_cast<std::size_t>(length), 0) != length)
+            throw Trouble{"the counter's file", errno};
+    }
+
+private:
+    int fd_ = -1;
+};
+
 int run_end(const Arguments &arguments, bool serve)
 {
     life::Options options = arguments.options;
@@ -199,11 +243,13 @@ int run_end(const Arguments &arguments, bool serve)
     endpoint.connect(meeting.exchange(endpoint.address()));
     meeting.exchange('r');
     Stream stream(endpoint, arguments.messages);
+    Counter counter(arguments.counter);
     bool running = false;
     bool stopped = false;
     State state = State::Running;
 
     while ((state = stream.step()) == State::Running) {
+        counter.set(stream.completed());
         if (!running && stream.completed() > life::layout::kSlots) {
             std::cout << "running" << std::endl;
             running = true;
@@ -213,6 +259,8 @@ int run_end(const Arguments &arguments, bool serve)
             stopped = true;
         }
         stream.wait();
+        if (arguments.pause)
+            usleep(arguments.pause);
     }
     if (state == State::Done)
         meeting.exchange('d');

@@ -74,6 +74,18 @@ bool is_v4(const ibv_gid &gid)
     return !std::memcmp(gid.raw, prefix, sizeof(prefix));
 }
 
+ibv_gid gid_of(const std::string &address)
+{
+    ibv_gid gid{};
+
+    if (inet_pton(AF_INET6, address.c_str(), gid.raw) == 1)
+        return gid;
+    gid.raw[10] = gid.raw[11] = 0xff;
+    if (inet_pton(AF_INET, address.c_str(), gid.raw + 12) != 1)
+        throw Trouble{"not an address: " + address, EINVAL};
+    return gid;
+}
+
 } // namespace
 
 void Endpoint::Unmap::operator()(std::uint8_t *memory) const
@@ -103,9 +115,11 @@ Endpoint::Endpoint(const Options &options)
     check(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
 }
 
-// An IPv4 address if there is one: link-local ones are there before the others.
+// Unless told an IPv4 address if there is one: link-local ones are there before the others.
 void Endpoint::choose_gid()
 {
+    const bool any = options_.address.empty();
+    const ibv_gid wanted = any ? ibv_gid{} : gid_of(options_.address);
     ibv_port_attr port{};
     ibv_gid_entry entry{};
 
@@ -115,6 +129,8 @@ void Endpoint::choose_gid()
         if (ibv_query_gid_ex(context_.get(), 1, i, &entry, 0) ||
             entry.gid_type != IBV_GID_TYPE_ROCE_V2)
             continue;
+        if (!any && std::memcmp(entry.gid.raw, wanted.raw, sizeof(wanted.raw)) != 0)
+            continue;
         if (gid_index_ < 0 || is_v4(entry.gid)) {
             gid_index_ = i;
             gid_ = entry.gid;
@@ -123,7 +139,7 @@ void Endpoint::choose_gid()
             return;
     }
     if (gid_index_ < 0)
-        throw Trouble{"no GID", ENOENT};
+        throw Trouble{"no GID " + options_.address, ENOENT};
 }
 
 void Endpoint::create_qp()
