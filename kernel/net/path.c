@@ -62,7 +62,8 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 	path->dev = dev;
 	path->tos = grh->traffic_class;
 	path->ttl = grh->hop_limit ?: ROX_DEFAULT_TTL;
-	path->sl = rdma_ah_get_sl(attr);
+	/* An AH that was made from a completion has the kind of its packet for a level. */
+	path->sl = rdma_ah_get_sl(attr) & ROX_PACKET_UDP ? 0 : rdma_ah_get_sl(attr);
 	path->flow = grh->flow_label & IB_GRH_FLOWLABEL_MASK;
 	path->sport = rdma_get_udp_sport(path->flow, sqpn, dqpn);
 	path->oif = ndev_of_gid(dev, sgid);

@@ -57,6 +57,12 @@ static u16 rox_pkt_pkey_index(const struct rox_qp *qp, const struct rox_pkt *pkt
 	return index < 0 ? qp->attr.pkey_index : index;
 }
 
+static u8 rox_packet_type(const struct rox_cqe *cqe)
+{
+	return ROX_PACKET_UDP | (cqe->network_hdr_type == RDMA_NETWORK_IPV4 ?
+				 ROX_PACKET_IPV4 : ROX_PACKET_IPV6);
+}
+
 enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				   const struct rox_pkt *pkt, u32 byte_len)
 {
@@ -85,6 +91,8 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 			cqe.pkey_index = rox_pkt_pkey_index(qp, pkt);
 			cqe.network_hdr_type = pkt->skb->protocol == htons(ETH_P_IP) ?
 					       RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+			if (qp->user)
+				cqe.sl = rox_packet_type(&cqe);
 			if (qp->ibqp.qp_type == IB_QPT_GSI)
 				cqe.vlan_id = rox_pkt_vlan(qp, pkt);
 		}

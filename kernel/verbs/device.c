@@ -92,8 +92,11 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 	if (ROX_HAS_ODP)
 		attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
 	rox_device_odp_caps(&attr->odp_caps);
-	/* The processor's own atomic instructions on the pages of the program. */
-	attr->atomic_cap = IB_ATOMIC_GLOB;
+	/*
+	 * They are the processor's own on the pages of the program, so GLOB would be
+	 * true as well. But NICs say HCA, and UCX uses the atomics of no others.
+	 */
+	attr->atomic_cap = IB_ATOMIC_HCA;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
 	attr->local_ca_ack_delay = ROX_CA_ACK_DELAY;
 	/* Completion timestamps are nanoseconds. */

@@ -17,6 +17,12 @@ protected:
     Context context{device_a()};
 };
 
+// UCX takes every other value for a device without atomics.
+TEST_F(DeviceCore, AtomicsAreThoseOfANic)
+{
+    EXPECT_EQ(context.attr().atomic_cap, IBV_ATOMIC_HCA);
+}
+
 TEST_F(DeviceCore, LimitsAreGenerous)
 {
     ibv_device_attr attr = context.attr();

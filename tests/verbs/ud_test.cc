@@ -95,6 +95,23 @@ TEST_F(UdCore, GrhOverIpv6IsTheIpHeader)
     EXPECT_EQ(std::memcmp(ip + 24, b.context.gid(Family::V6).raw, 16), 0);
 }
 
+// UCX takes from it where in the GRH the addresses are, as NICs have it: bit 3 is RoCE v2, below it
+// 1 is IPv6 and 2 IPv4.
+TEST_F(UdCore, ServiceLevelOfACompletionIsTheKindOfPacket)
+{
+    Params params;
+    for (Family family : {Family::V4, Family::V6}) {
+        params.family = family;
+        to_b.emplace(ah(a, b, params));
+        b.qp->post_recv(1, {far.sge(0, 4096)});
+        a.qp->post(datagram(8, 1));
+        ibv_wc wc = b.recv_cq.one();
+        EXPECT_TRUE(is(wc, 1, IBV_WC_RECV));
+        EXPECT_EQ(wc.sl, family == Family::V4 ? 10 : 9);
+        EXPECT_EQ(a.send_cq.one().sl, 0);
+    }
+}
+
 TEST_F(UdCore, TrafficClassIsThatOfTheAh)
 {
     Params params;

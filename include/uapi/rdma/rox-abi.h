@@ -158,6 +158,21 @@ struct rox_recv_wqe {
 };
 
 /**
+ * enum rox_packet_type - what the receive completions of a program's UD QP have as service level
+ * @ROX_PACKET_IPV6: the GRH is an IPv6 header
+ * @ROX_PACKET_IPV4: the GRH is 20 bytes of 0 and an IPv4 header
+ * @ROX_PACKET_UDP: a flag: RoCE v2
+ *
+ * RoCE v2 has no service level on the wire. NICs tell the kind of packet in its
+ * place (those of NVIDIA do), and programs tell the GRH's form by it (UCX does).
+ */
+enum rox_packet_type {
+	ROX_PACKET_IPV6 = 1,
+	ROX_PACKET_IPV4 = 2,
+	ROX_PACKET_UDP = 8,
+};
+
+/**
  * struct rox_cqe - an entry of a completion queue, 64 bytes
  * @wr_id: of the work request
  * @timestamp: CLOCK_MONOTONIC raw hardware clock in ns, if the CQ was created with
@@ -176,7 +191,7 @@ struct rox_recv_wqe {
  * @vendor_err: 0, or details of an error
  * @pkey_index: receive completions of UD and GSI: the entry of the P_Key table that let
  *	the packet in
- * @sl: service level
+ * @sl: service level; receive completions of UD: enum rox_packet_type
  * @network_hdr_type: UD and GSI: enum rdma_network_type of the packet (kernel use)
  * @vlan_id: GSI: VLAN of the netdev that got the packet, 0 if none (kernel use)
  * @reserved: 0
