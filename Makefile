@@ -91,11 +91,11 @@ uninstall:
 
 # -- tests -----------------------------------------------------------------
 
-check_groups := unit verbs apps interop pair life net install kunit kusers
+check_groups := unit verbs apps stacks interop pair life net install kunit kusers
 
 ## make check           every test on every kernel of KERNELS= (6.1 6.12)
 ## make check-quick     host units, the core of verbs and apps, one kernel
-## make check-GROUP     one group: unit verbs apps interop pair life net install kunit kusers
+## make check-GROUP     one group: unit verbs apps stacks interop pair life net install kunit kusers
 .PHONY: check check-quick $(check_groups:%=check-%)
 check: deps-quick
 	@scripts/check --kernels "$(KERNELS)" $(filter-out $(if $(filter debug,$(KERNELS)),,kunit),$(check_groups))

@@ -3,26 +3,32 @@
 #
 # Runs a table of client and server programs. Source this file after lib.sh. A case is one line:
 #
-#   TIER SECONDS SERVER COMMAND [:: CLIENT COMMAND]
+#   TIER SECONDS [-m BYTES] SERVER COMMAND [:: CLIENT COMMAND]
 #
 #   TIER     q: the core, run by `make check-quick` too; f: the full run only
 #   SECONDS  the time limit of each side
+#   BYTES    what the devices must have sent between them, with headers, when both have ended
 #   A SERVER COMMAND that begins with -k belongs to a server that never ends by itself.
 #   Without :: the client's command is the server's, followed by the server's address.
 #
-# @ip and @ip6 stand for the server's addresses. Options that name the device (and for ibv_* the
-# GID index) are added by the program's name. The first word after the program must be an option or
-# an address: that is where they go.
+# @ip and @ip6 stand for the server's addresses, @dev and @gid for a side's own device and the index
+# of its IPv4 GID, @other-dev and @other-ip for the other side's device and address. A command may begin with variables for
+# the environment (NAME=value), and a word that case_short has stands for the words there. Options
+# that name the device (and for ibv_* the GID index) are added by the program's name. The first word
+# after the program must be an option or an address: that is where they go.
 #
 # The caller says who the sides are: $SERVER_DEV and $CLIENT_DEV are RDMA devices, $SERVER_GID and
-# $CLIENT_GID the GID indices of ibv_* there if they cannot be looked up here, case_runner is a
-# function with the arguments of run_pair, and case_pair_options has more options for it.
+# $CLIENT_GID the GID indices of ibv_* there if they cannot be looked up here, $CLIENT_IP is the
+# client's address, case_runner is a function with the arguments of run_pair, and case_pair_options
+# has more options for it.
 
 SERVER_DEV=$ROX1
 CLIENT_DEV=$ROX2
 SERVER_GID='' CLIENT_GID=''
+CLIENT_IP=$IP2
 case_runner=run_pair
 case_pair_options=()
+declare -A case_short=()
 
 # The index of the IPv4 address in a device's GID table. An address of this kind has one entry for
 # each RoCE version on devices that have both; only the one for version 2 counts.
@@ -35,22 +41,42 @@ gid_index_v4() {
 	return 1
 }
 
-# Makes the array `words` from a side's device, its GID index and its command.
+# Makes the array `words` from a side's device, its GID index, the other side's device and address,
+# and its command; sets program.
 case_words() {
-	local dev=$1 gid=$2 program=$3 word options=()
-	shift 3
+	local dev=$1 gid=$2 other_dev=$3 other_ip=$4 word options=() rest=()
+	shift 4
+	words=()
+	for word; do
+		# shellcheck disable=SC2206 # it stands for several words
+		rest+=(${case_short[$word]:-"$word"})
+	done
+	set -- "${rest[@]}"
+	while [[ $1 =~ ^[A-Z_]+= ]]; do words+=("$1"); shift; done
+	((${#words[@]} == 0)) || words=(env "${words[@]}")
+	program=$1
+	shift
 	case $program in
 	ib_*) options=(-F -d "$dev") ;;
 	ibv_*) options=(-d "$dev" -g "${gid:-$(gid_index_v4 "$dev")}") ;;
 	esac
-	words=("$program" "${options[@]}")
-	for word; do
-		case $word in
-		@ip) word=$IP1 ;;
-		@ip6) word=$IP1_6 ;;
-		esac
-		words+=("$word")
+	words+=("$program" "${options[@]}" "$@")
+	for word in "${!words[@]}"; do
+		case_word "$dev" "$gid" "$other_dev" "$other_ip"
 	done
+}
+
+# Puts in place of @names in words[word] what they stand for.
+case_word() {
+	local value=${words[word]}
+	[[ $value == *@* ]] || return 0
+	value=${value//@other-dev/$3}
+	value=${value//@other-ip/$4}
+	value=${value//@ip6/$IP1_6}
+	value=${value//@ip/$IP1}
+	value=${value//@dev/$1}
+	[[ $value != *@gid* ]] || value=${value//@gid/${2:-$(gid_index_v4 "$1")}}
+	words[word]=$value
 }
 
 # What a client that has done its work has printed.
@@ -64,6 +90,10 @@ case_expected() {
 	rdma_client) echo '^rdma_client: end 0$' ;;
 	rstream) echo '^[0-9a-z_]+ +[0-9]+[kmg]? .*[0-9.]+$' ;;
 	cmtime) echo '^disconnect +' ;;
+	ucx_perftest) echo '^Final: +[0-9]+ ' ;;
+	fi_pingpong) echo '^[0-9.kmg]+ +[0-9]+ +=[0-9]+ ' ;;
+	qperf) echo '^    [a-z_]+ += ' ;;
+	*tcp_data) echo '^tcp_data: [0-9]+ connections' ;;
 	*) echo '.' ;;
 	esac
 }
@@ -88,26 +118,41 @@ case_clock_measured() {
 	! grep -qs '^Correlation coefficient r^2: .* < ' "$1" "$ROX_TMP/server.out"
 }
 
+# What both devices have sent, in bytes.
+case_sent() {
+	local dev sum=0
+	for dev in "$SERVER_DEV" "$CLIENT_DEV"; do
+		((sum += $(<"/sys/class/infiniband/$dev/ports/1/hw_counters/tx_bytes")))
+	done
+	echo "$sum"
+}
+
 # Runs a case: seconds, server's words, ::, client's words.
 case_run() {
 	local seconds=$1 options=() server=() client=() words=() output=$ROX_TMP/client.out status=0 try
+	local program least=0 before=0
 	shift
+	[[ $1 != -m ]] || { least=$2; before=$(case_sent); shift 2; }
 	[[ $1 != -k ]] || { options=(-k); shift; }
 	while (($#)) && [[ $1 != :: ]]; do server+=("$1"); shift; done
 	if (($#)); then client=("${@:2}"); else client=("${server[@]}" @ip); fi
-	case_words "$SERVER_DEV" "$SERVER_GID" "${server[@]}"
+	case_words "$SERVER_DEV" "$SERVER_GID" "$CLIENT_DEV" "$CLIENT_IP" "${server[@]}"
 	server=("${words[@]}")
-	case_words "$CLIENT_DEV" "$CLIENT_GID" "${client[@]}"
+	case_words "$CLIENT_DEV" "$CLIENT_GID" "$SERVER_DEV" "$IP1" "${client[@]}"
 	client=("${words[@]}")
 
 	for try in 1 2 3; do
 		status=0
 		"$case_runner" -t "$seconds" "${case_pair_options[@]}" "${options[@]}" \
 			-- "${server[@]}" -- "${client[@]}" >"$output" 2>&1 || status=$?
-		((status != 0)) || case_output_check "${client[0]}" "$output" >>"$output" || status=1
+		((status != 0)) || case_output_check "$program" "$output" >>"$output" || status=1
 		((status == 0)) || case_clock_measured "$output" && break
 		echo "# perftest could not measure the guest's clock, attempt $try"
 	done
+	if ((status == 0 && least && $(case_sent) - before < least)); then
+		echo "the devices have sent $(($(case_sent) - before)) bytes, not $least"
+		status=1
+	fi
 	((status == 0)) || cat "$output"
 	leak_check || status=1
 	return "$status"

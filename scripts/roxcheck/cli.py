@@ -27,6 +27,7 @@ GROUPS = {
     "verbs": [("verbs", "vm", 1800, 3072)],
     "pair": [("pair", "virtio", 1200, 1536), ("pair", "e1000e", 1200, 1536)],
     "net": [("net", "vm", 900, 2048)],
+    "stacks": [("stacks", "vm", 900, 3072)],
     "kusers": [("kusers", "virtio", 900, 2048)],
     "interop": [("interop", "vm", 900, 2048)],
     "install": [("install", "host", 1200, 0)],
