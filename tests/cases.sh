@@ -7,7 +7,7 @@
 #
 #   TIER     q: the core, run by `make check-quick` too; f: the full run only
 #   SECONDS  the time limit of each side
-#   BYTES    what the devices must have sent between them, with headers, when both have ended
+#   BYTES    the payload that the devices must have sent between them when both have ended
 #   A SERVER COMMAND that begins with -k belongs to a server that never ends by itself.
 #   Without :: the client's command is the server's, followed by the server's address.
 #
