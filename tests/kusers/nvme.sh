@@ -27,10 +27,10 @@ nvme_target_stop() {
 }
 
 nvme_device() {
-	local namespace
-	for namespace in /sys/class/nvme-subsystem/*/; do
-		[[ -e $namespace/subsysnqn && $(<"$namespace/subsysnqn") == "$NVME_NQN" ]] || continue
-		for namespace in "$namespace"nvme*n*; do
+	local subsystem namespace
+	for subsystem in /sys/class/nvme-subsystem/*/; do
+		[[ -e $subsystem/subsysnqn && $(<"$subsystem/subsysnqn") == "$NVME_NQN" ]] || continue
+		for namespace in "$subsystem"nvme*n*; do
 			[[ -e $namespace ]] && echo "/dev/${namespace##*/}" && return 0
 		done
 	done

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// XRC domains that processes share, and what remains of them when one ends.
+#include <array>
+#include <csignal>
+#include <cstdlib>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/diagnose.h"
+#include "lib/pair.h"
+#include "lib/xrc.h"
+
+using namespace vt;
+
+namespace {
+
+/// Two processes and a file that names the domain.
+class XrcProcessCore : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        std::array<char, 32> name{"/tmp/rox-xrcd-XXXXXX"};
+        fd = mkstemp(name.data());
+        ASSERT_GE(fd, 0);
+        unlink(name.data());
+        ASSERT_EQ(pipe(to_child), 0);
+        ASSERT_EQ(pipe(to_parent), 0);
+    }
+    void TearDown() override
+    {
+        for (int each : {fd, to_child[0], to_child[1], to_parent[0], to_parent[1]})
+            close(each);
+        EXPECT_TRUE(eventually([this] { return in_use() == before; })) << "before:\n"
+                                                                       << before << "now:\n"
+                                                                       << in_use();
+    }
+    static std::string in_use()
+    {
+        std::string text;
+        shell("rdma resource show", &text);
+        return text;
+    }
+    /// A number from the other process; 0 if it is gone.
+    static std::uint32_t get(int from)
+    {
+        std::uint32_t value = 0;
+        return read(from, &value, sizeof(value)) == sizeof(value) ? value : 0;
+    }
+    static void put(int to, std::uint32_t value)
+    {
+        if (write(to, &value, sizeof(value)) != sizeof(value))
+            fail("write to a pipe", errno);
+    }
+    /// Runs @p body in a child, which ends with its result, or 99.
+    template <typename Body>
+    pid_t run(Body body)
+    {
+        pid_t child = fork();
+        if (child)
+            return child;
+        try {
+            _exit(body());
+        } catch (const std::exception &error) {
+            fprintf(stderr, "child: %s\n", error.what());
+            _exit(99);
+        }
+    }
+    static int wait_for(pid_t child)
+    {
+        int status = -1;
+        if (!eventually([&] { return waitpid(child, &status, WNOHANG) == child; })) {
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            ADD_FAILURE() << "the child did not end by itself";
+        }
+        return status;
+    }
+
+    int fd = -1;
+    int to_child[2]{};
+    int to_parent[2]{};
+    std::string before = in_use();
+};
+
+/// The parent has the connection, the child the SRQ, the CQ and the memory.
+TEST_F(XrcProcessCore, ReceivesReachTheProcessThatHasTheSrq)
+{
+    pid_t child = run([this] {
+        End me(device_b());
+        Xrcd xrcd = open_xrcd(me.context.get(), fd);
+        XrcSrq srq(me.pd.get(), xrcd.get(), me.recv_cq.get());
+        Buffer buffer = me.buffer(1 << 20);
+        for (std::uint64_t i = 0; i < 20; i++)
+            srq.post(i, {buffer.sge(i * 20000, 20000)});
+        put(to_parent[1], srq.number());
+        put(to_parent[1], buffer.rkey());
+        put(to_parent[1], static_cast<std::uint32_t>(buffer.address(800000) >> 32));
+        put(to_parent[1], static_cast<std::uint32_t>(buffer.address(800000)));
+        const std::uint32_t target = get(to_child[0]);
+        for (std::uint64_t i = 0; i < 20; i++) {
+            ibv_wc wc = me.recv_cq.one();
+            if (!is(wc, i, IBV_WC_RECV) || wc.qp_num != target || wc.byte_len != 15000 + i ||
+                !filled(buffer.bytes(i * 20000, 15000 + i), i))
+                return 1;
+        }
+        get(to_child[0]); // the WRITE is complete
+        return filled(buffer.bytes(800000, 50000), 500) ? 7 : 2;
+    });
+    {
+        End a(device_a());
+        End b(device_b());
+        Xrcd xrcd = open_xrcd(b.context.get(), fd);
+        XrcSrq own(b.pd.get(), xrcd.get(), b.recv_cq.get());
+        Qp initiator(xrc_initiator(a.pd.get(), a.send_cq.get()));
+        Qp target(xrc_target(b.context.get(), xrcd.get()));
+        Buffer near = a.buffer(1 << 20);
+        Buffer mine = b.buffer(1 << 20);
+        vt::connect(a.context, initiator, b.context, target);
+        const std::uint32_t srqn = get(to_parent[0]);
+        const std::uint32_t rkey = get(to_parent[0]);
+        const std::uint64_t high = get(to_parent[0]);
+        const std::uint64_t address = high << 32 | get(to_parent[0]);
+        ASSERT_NE(srqn, 0u);
+        put(to_child[1], target.number());
+        /* One for the child, one for ourselves. */
+        for (std::uint64_t i = 0; i < 20; i++) {
+            fill(near.bytes(0, 15000 + i), i);
+            own.post(i, {mine.sge(0, 20000)});
+            initiator.post({to_srq(SendWr::send({near.sge(0, 15000 + i)}).id(1), srqn),
+                            to_srq(SendWr::send({near.sge(0, 15000 + i)}).id(2), own.number())});
+            ASSERT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND)) << i;
+            ASSERT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND)) << i;
+            ASSERT_TRUE(is(b.recv_cq.one(), i, IBV_WC_RECV));
+            ASSERT_TRUE(filled(mine.bytes(0, 15000 + i), i));
+        }
+        EXPECT_TRUE(b.recv_cq.quiet(Millis(1)));
+        fill(near.bytes(0, 50000), 500);
+        initiator.post(to_srq(SendWr::write({near.sge(0, 50000)}, {address, rkey}).id(3), srqn));
+        EXPECT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_WRITE));
+        put(to_child[1], 1);
+        const int status = wait_for(child);
+        EXPECT_TRUE(WIFEXITED(status));
+        EXPECT_EQ(WEXITSTATUS(status), 7);
+        /* With the process its SRQ is gone, and the connection with whoever uses it still. */
+        initiator.post(to_srq(SendWr::send({}).id(4), srqn));
+        EXPECT_TRUE(is_error(a.send_cq.one(), 4, IBV_WC_REM_ACCESS_ERR));
+    }
+}
+
+TEST_F(XrcProcessCore, TargetOutlivesItsCreatorIfItIsOpen)
+{
+    {
+        End a(device_a());
+        End b(device_b());
+        Xrcd xrcd = open_xrcd(b.context.get(), fd);
+        XrcSrq srq(b.pd.get(), xrcd.get(), b.recv_cq.get());
+        Qp initiator(xrc_initiator(a.pd.get(), a.send_cq.get()));
+        Buffer near = a.buffer(1 << 16);
+        Buffer far = b.buffer(1 << 16);
+        const std::uint32_t peer = initiator.number();
+        pid_t child = run([this, peer] {
+            auto *there = new Context(device_b());
+            auto *back = new Context(device_a());
+            auto *domain = new Xrcd(open_xrcd(there->get(), fd));
+            auto *target = new Qp(xrc_target(there->get(), domain->get()));
+            target->to_init();
+            target->to_rtr(Params{}.mirrored(), address_of(*there, *back), peer);
+            put(to_parent[1], target->number());
+            pause();
+            return 1;
+        });
+        const std::uint32_t number = get(to_parent[0]);
+        ASSERT_NE(number, 0u);
+        Qp target(need(try_open_target(b.context.get(), xrcd.get(), number), "ibv_open_qp"));
+        initiator.to_init();
+        initiator.to_rtr({}, address_of(a.context, b.context), number);
+        initiator.to_rts();
+        for (std::uint64_t i = 0; i < 10; i++) {
+            if (i == 5) {
+                EXPECT_EQ(kill(child, SIGKILL), 0);
+                wait_for(child);
+            }
+            fill(near.bytes(0, 9000), i);
+            srq.post(i, {far.sge(0, 9000)});
+            initiator.post(to_srq(SendWr::send({near.sge(0, 9000)}).id(i), srq.number()));
+            ASSERT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND)) << i;
+            ibv_wc wc = b.recv_cq.one();
+            ASSERT_TRUE(is(wc, i, IBV_WC_RECV));
+            EXPECT_EQ(wc.qp_num, number);
+            ASSERT_TRUE(filled(far.bytes(0, 9000), i));
+        }
+    }
+}
+
+TEST_F(XrcProcessCore, KilledProcessesLeaveNothing)
+{
+    for (int round = 0; round < 6; round++) {
+        pid_t child = run([this] {
+            auto *a = new End(device_a());
+            auto *b = new End(device_b());
+            auto *domain = new Xrcd(open_xrcd(b->context.get(), fd));
+            auto *srq = new XrcSrq(b->pd.get(), domain->get(), b->recv_cq.get());
+            auto *initiator = new Qp(xrc_initiator(a->pd.get(), a->send_cq.get()));
+            auto *target = new Qp(xrc_target(b->context.get(), domain->get()));
+            auto *near = new Buffer(a->buffer(4 << 20));
+            auto *far = new Buffer(b->buffer(4 << 20));
+            vt::connect(a->context, *initiator, b->context, *target);
+            new Qp(try_open_target(b->context.get(), domain->get(), target->number()));
+            srq->post(1, {far->sge(0, 4 << 20)});
+            for (std::uint64_t i = 0; i < 20; i++) {
+                initiator->post(
+                    to_srq(SendWr::write({near->sge(0, 4 << 20)}, remote(*far)), srq->number()));
+                initiator->post(
+                    to_srq(SendWr::read({near->sge(0, 4 << 20)}, remote(*far)), srq->number()));
+            }
+            initiator->post(to_srq(SendWr::send({near->sge(0, 4 << 20)}), srq->number()));
+            put(to_parent[1], 1);
+            pause();
+            return 1;
+        });
+        ASSERT_EQ(get(to_parent[0]), 1u);
+        std::this_thread::sleep_for(Millis(13 * round));
+        EXPECT_EQ(kill(child, SIGKILL), 0);
+        EXPECT_TRUE(WIFSIGNALED(wait_for(child)));
+    }
+}
+
+} // namespace
