@@ -71,7 +71,7 @@ def build(groups, kernels):
 
 
 def make(*targets):
-    return ["make", "--no-print-directory", "-C", str(REPO), *targets]
+    return ["make", f"-j{os.cpu_count() or 1}", "--no-print-directory", "-C", str(REPO), *targets]
 
 
 def build_debug():
