@@ -278,6 +278,29 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *, size_t, uint64_t, int access, verbs_mr *v
     return 0;
 }
 
+int ibv_cmd_reg_dmabuf_mr(ibv_pd *pd, uint64_t, size_t, uint64_t, int fd, int access, verbs_mr *vmr)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    if (fd < 0) {
+        return EBADF;
+    }
+    vmr->mr.context = pd->context;
+    vmr->mr.handle = FakeKernel::now->new_handle();
+    vmr->access = access;
+    FakeKernel::now->others.insert(vmr->mr.handle);
+    return 0;
+}
+
+int ibv_cmd_advise_mr(ibv_pd *, ibv_advise_mr_advice, uint32_t, ibv_sge *, uint32_t num_sge)
+{
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    return num_sge != 0 ? 0 : EINVAL;
+}
+
 int ibv_cmd_dereg_mr(verbs_mr *vmr)
 {
     if (const int error = FakeKernel::now->fail(__func__); error != 0) {

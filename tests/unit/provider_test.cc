@@ -205,6 +205,35 @@ TEST_F(ObjectTest, MrComesAndGoes)
     EXPECT_EQ(ops->dealloc_pd(pd), 0);
 }
 
+TEST_F(ObjectTest, MrOverADmabufComesAndGoes)
+{
+    ibv_pd *pd = ops->alloc_pd(context);
+
+    EXPECT_EQ(ops->reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE), nullptr);
+    EXPECT_EQ(errno, EBADF);
+    kernel.fail_next("ibv_cmd_reg_dmabuf_mr", EOPNOTSUPP);
+    EXPECT_EQ(ops->reg_dmabuf_mr(pd, 0, 4096, 0, 7, IBV_ACCESS_LOCAL_WRITE), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    auto *vmr = reinterpret_cast<rdmacore::verbs_mr *>(
+        ops->reg_dmabuf_mr(pd, 0, 4096, 0, 7, IBV_ACCESS_LOCAL_WRITE));
+    ASSERT_NE(vmr, nullptr);
+    EXPECT_EQ(vmr->access, IBV_ACCESS_LOCAL_WRITE);
+    EXPECT_EQ(ops->dereg_mr(vmr), 0);
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
+}
+
+TEST_F(ObjectTest, AdviceReachesTheKernel)
+{
+    ibv_pd *pd = ops->alloc_pd(context);
+    ibv_sge sge = {};
+
+    EXPECT_EQ(ops->advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), 0);
+    EXPECT_EQ(ops->advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 0), EINVAL);
+    kernel.fail_next("ibv_cmd_advise_mr", EOPNOTSUPP);
+    EXPECT_EQ(ops->advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EOPNOTSUPP);
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
+}
+
 TEST_F(ObjectTest, MrChanges)
 {
     ibv_pd *pd = ops->alloc_pd(context);
