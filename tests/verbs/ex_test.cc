@@ -516,10 +516,10 @@ TEST_F(CqExCore, DatagramsHaveAllFields)
     EXPECT_EQ(ibv_wc_read_qp_num(ex), b.qp->number());
     EXPECT_EQ(ibv_wc_read_src_qp(ex), a.qp->number());
     EXPECT_EQ(ibv_wc_read_wc_flags(ex), unsigned(IBV_WC_GRH | IBV_WC_WITH_IMM));
-    // RoCE has no LIDs.
+    // RoCE has no LIDs, and the kind of packet for a service level, see ud_test.cc.
     EXPECT_EQ(ibv_wc_read_slid(ex), 0u);
     EXPECT_EQ(ibv_wc_read_dlid_path_bits(ex), 0);
-    EXPECT_EQ(ibv_wc_read_sl(ex), 0);
+    EXPECT_EQ(ibv_wc_read_sl(ex), 10);
     ibv_end_poll(ex);
 }
 

@@ -150,7 +150,8 @@ TEST_F(QpCreateCore, UnknownTypesAreRefused)
 {
     EXPECT_NE(attempt({.type = static_cast<ibv_qp_type>(0)}), 0);
     EXPECT_NE(attempt({.type = static_cast<ibv_qp_type>(99)}), 0);
-    EXPECT_NE(attempt({.type = IBV_QPT_XRC_SEND}), 0);
+    EXPECT_NE(attempt({.type = IBV_QPT_RAW_PACKET}), 0);
+    EXPECT_NE(attempt({.type = IBV_QPT_DRIVER}), 0);
 }
 
 TEST_F(QpCreateCore, QueuesCanBeApart)
