@@ -20,7 +20,8 @@ from .results import Results
 # no kernel runs once; the others run on every kernel. The long ones come first,
 # so that none of them is left to run alone at the end.
 # On the debug kernel, which is slow, only those of ON_DEBUG run, unless it is
-# the only kernel that was named; those of ONLY_DEBUG run nowhere else.
+# the only kernel that was named; those of ONLY_DEBUG run nowhere else. Among other
+# groups those of LAST_ONLY run on the last kernel only: all has to end within an hour.
 GROUPS = {
     "life": [("life", "vm", 2400, 2048)],
     "apps": [("apps", "vm", 2400, 3072)],
@@ -38,6 +39,7 @@ GROUPS = {
 DEBUG = "debug"
 ON_DEBUG = {"verbs", "kunit"}
 ONLY_DEBUG = {"kunit"}
+LAST_ONLY = {"net", "stacks"}
 
 # An emulated guest of two CPUs keeps a little more than one of ours busy.
 JOBS = min(4, max(1, os.cpu_count() or 1))
@@ -176,12 +178,14 @@ class Run:
         return results
 
 
-def kernels_of(group, where, kernels):
-    """The kernels that a group runs on; [None] for the host's."""
+def kernels_of(group, where, kernels, alone):
+    """The kernels that a group runs on; [None] for the host's. `alone`: no other was asked for."""
     if where == "host":
         return [None]
     if kernels == [DEBUG]:
         return kernels
+    if group in LAST_ONLY and not alone:
+        return [k for k in kernels if k != DEBUG][-1:]
     return [k for k in kernels
             if (group in ON_DEBUG if k == DEBUG else group not in ONLY_DEBUG)]
 
@@ -195,7 +199,7 @@ def plan(options, kernels, debug_ready):
 def all_runs(options, kernels, debug_ready):
     for name in sorted(options.groups, key=list(GROUPS).index):
         for group, where, seconds, memory in GROUPS[name]:
-            for kernel in kernels_of(group, where, kernels):
+            for kernel in kernels_of(group, where, kernels, len(options.groups) == 1):
                 label = " ".join(filter(None, (
                     group, where if where not in ("host", "vm") else None, kernel)))
                 if kernel == DEBUG:
