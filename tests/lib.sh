@@ -188,13 +188,15 @@ run_limited() {
 
 # The server listens once its namespace has a TCP listener or there is an RDMA CM one.
 wait_for_server() {
-	local pid=$1 until=$((SECONDS + 20)) listeners before=0
+	local pid=$1 until=$((SECONDS + 20)) listeners before=0 same=0
 	while ((SECONDS < until)); do
 		grep -qs ' 00000000:0000 0A ' "/proc/$pid/net/tcp" && return 0
 		grep -qs ' 00000000000000000000000000000000:0000 0A ' "/proc/$pid/net/tcp6" && return 0
-		# The RDMA CM listens on one device after the other: wait until it has done so on all.
+		# The RDMA CM listens on one device after the other, and an ID says LISTEN shortly before
+		# it does: wait until nothing has changed for a while.
 		listeners=$(rdma resource show cm_id 2>/dev/null | grep -c 'state LISTEN')
-		((listeners && listeners == before)) && return 0
+		if ((listeners && listeners == before)); then ((++same)); else same=0; fi
+		((same >= 3)) && return 0
 		before=$listeners
 		kill -0 "$pid" 2>/dev/null || return 0
 		sleep 0.1
