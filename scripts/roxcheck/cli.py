@@ -41,8 +41,9 @@ ON_DEBUG = {"verbs", "kunit"}
 ONLY_DEBUG = {"kunit"}
 LAST_ONLY = {"net", "stacks"}
 
-# An emulated guest of two CPUs keeps a little more than one of ours busy.
-JOBS = min(4, max(1, os.cpu_count() or 1))
+# Most of the cases wait for a large part of their time (perftest sleeps a second for its handshake):
+# two guests of two CPUs keep half of two CPUs busy.
+JOBS = min(8, 2 * (os.cpu_count() or 1))
 
 
 def parse(arguments):
