@@ -118,6 +118,12 @@ case_clock_measured() {
 	! grep -qs '^Correlation coefficient r^2: .* < ' "$1" "$ROX_TMP/server.out"
 }
 
+# With -R perftest makes two connections, and the server listens for the second one when the first one
+# is up. On a busy host the client may be quicker, and is told what is true: there is no such service.
+case_service_found() {
+	! grep -Eqs 'RDMA_CM_EVENT_(UNREACHABLE; error: 1|REJECTED; error: 8)\.' "$1"
+}
+
 # What both devices have sent, in bytes.
 case_sent() {
 	local dev sum=0
@@ -146,10 +152,16 @@ case_run() {
 		"$case_runner" -t "$seconds" "${case_pair_options[@]}" "${options[@]}" \
 			-- "${server[@]}" -- "${client[@]}" >"$output" 2>&1 || status=$?
 		((status != 0)) || case_output_check "$program" "$output" >>"$output" || status=1
-		((status == 0)) || case_clock_measured "$output" && break
-		echo "# perftest could not measure the guest's clock, attempt $try"
+		((status != 0)) || break
+		if ! case_clock_measured "$output"; then
+			echo "# perftest could not measure the guest's clock, attempt $try"
+		elif [[ $program == ib_* ]] && ! case_service_found "$output"; then
+			echo "# perftest's client came before its server's second listener, attempt $try"
+		else
+			break
+		fi
 	done
-	if ((status == 0 && least && $(case_sent) - before < least)); then
+	if ((status == 0 && least)) && (($(case_sent) - before < least)); then
 		echo "the devices have sent $(($(case_sent) - before)) bytes, not $least"
 		status=1
 	fi
