@@ -114,6 +114,19 @@ demo vm: deps-quick
 	@$(MAKE) --no-print-directory KVER=$(or $(KVER),$(QUICK_KERNEL)) all
 	@scripts/$(if $(filter demo,$@),demo,vm-shell) $(or $(KVER),$(QUICK_KERNEL))
 
+# -- measuring -------------------------------------------------------------
+
+## make bench           rox beside rdma_rxe, siw and TCP (QUICK=1: the core; CHECK=1: fail below a target)
+## make profile         where the time goes, PROFILE="write_bw --size 65536 --setting veth" (scripts/bench profile -h)
+.PHONY: bench profile
+bench: deps-quick
+	@scripts/deps --quick bench
+	@scripts/bench run $(if $(QUICK),--quick) $(if $(CHECK),--check) $(if $(BOOTS),--boots "$(BOOTS)")
+
+profile: deps-quick
+	@scripts/deps --quick bench
+	@scripts/bench profile $(PROFILE)
+
 # -- upkeep ----------------------------------------------------------------
 
 ## make lint            checkpatch, sparse, W=1, clang-format, clang-tidy, shellcheck

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the guests and gathers what they say."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from roxvm import kernels
+from roxvm.paths import BUILD, REPO, HarnessError
+
+from . import siw
+
+LINE = re.compile(r"^(?:[01]\| )?BENCH (\{.*\})$")
+SPARE = 90                      # seconds for a boot, a long round and the clean-up
+
+
+def job_of(boot, kernel):
+    peers = boot.peers
+    return {"peers": peers, "siw": str(siw.find(kernel)) if "siw" in peers else None,
+            "seconds": boot.seconds, "rounds": boot.rounds, "budget": boot.budget,
+            "measurements": boot.measurements}
+
+
+def command_of(boot, job):
+    command = ["scripts/vm", "--kernel", boot.kernel, "--mem", str(boot.mem), "--timeout",
+               str(2 * boot.budget + SPARE)]
+    if boot.cpu:
+        command.append(f"--cpu={boot.cpu}")
+    if boot.pair:
+        command += ["--pair", "virtio", "--mtu", "9000"]
+    return [*command, "--", "tests/bench/run", str(job)]
+
+
+def progress(sample):
+    if "error" in sample:
+        return f"{describe(sample)}: FAILED: {sample['error']}"
+    return f"{describe(sample)}: {sample['value']:.4g}"
+
+
+def describe(sample):
+    words = [f"{sample['round'] + 1}.", sample["setting"], sample["peer"], sample["test"]]
+    if sample["size"]:
+        words.append(f"{sample['size']} B")
+    if sample["service"] not in ("-", "RC"):
+        words.append(sample["service"])
+    if sample["qps"] > 1:
+        words.append(f"{sample['qps']} QPs")
+    return " ".join(words)
+
+
+def run(boot, folder):
+    """One boot from start to end: a dictionary with its facts, its samples, its status."""
+    began = time.monotonic()
+    job = folder / f"job-{boot.name}.json"
+    job.write_text(json.dumps(job_of(boot, kernels.find(boot.kernel))))
+    command = command_of(boot, job)
+    print(f"\n=== {boot.name}: {' '.join(command)}", flush=True)
+    result = {"name": boot.name, "command": command, "facts": {}, "samples": []}
+    process = subprocess.Popen(command, cwd=REPO, env=dict(os.environ, ROX_BUILD=str(BUILD)),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace")
+    try:
+        for line in process.stdout:
+            take(line.rstrip("\n"), result)
+        result["status"] = process.wait()
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+    result["seconds"] = round(time.monotonic() - began, 1)
+    print(f"=== {boot.name}: {len(result['samples'])} samples in {result['seconds']:.0f} s, "
+          f"status {result['status']}", flush=True)
+    return result
+
+
+def take(line, result):
+    match = LINE.match(line)
+    if not match:
+        print(line, flush=True)
+        return
+    sample = json.loads(match[1])
+    if "facts" in sample:
+        result["facts"] = sample["facts"]
+        return
+    result["samples"].append(sample)
+    print(progress(sample), flush=True)
+
+
+def build(wanted):
+    """The module for the kernels, the provider, the programs of tests/bench."""
+    for kver in sorted({boot.kernel for boot in wanted}):
+        make("module", f"KVER={kver}")
+    make("provider")
+    make("tests", "TESTS=bench")
+
+
+def make(*targets):
+    command = ["make", f"-j{os.cpu_count()}", "--no-print-directory", "-C", str(REPO), *targets]
+    if subprocess.run(command, check=False, stdout=sys.stderr).returncode:
+        raise HarnessError(f"`make {' '.join(targets)}` failed")

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is measured: the guests to boot, and the measurements in each."""
+
+KIB = 1 << 10
+MIB = 1 << 20
+RDMA = ["rox", "rxe", "siw"]
+# Copies as anchors.md says; the accelerated CRC costs an emulated CPU a call for each instruction.
+PLAIN_CPU = "-pclmulqdq"
+
+
+class Boot:
+    """One guest, or two that are joined: only figures of the same boot are compared."""
+
+    def __init__(self, name, measurements, **given):
+        self.name = name
+        self.measurements = measurements
+        self.kernel = "6.12"
+        self.cpu = PLAIN_CPU
+        self.pair = False
+        self.mem = 3072
+        self.seconds = 1.0              # one run of one program
+        self.rounds = (2, 5)            # at least, at most
+        self.budget = 120               # seconds; no further round is begun that would end later
+        for key, value in given.items():
+            setattr(self, key, value)
+
+    @property
+    def peers(self):
+        wanted = {peer for what in self.measurements for peer in what["peers"]}
+        return [peer for peer in ("rox", "rxe", "siw", "tcp") if peer in wanted]
+
+
+def perftest(setting, test, size, peers=None, qps=1, service="RC", **more):
+    return {"kind": "perftest", "setting": setting, "test": test, "size": size, "qps": qps,
+            "service": service, "peers": peers or RDMA, **more}
+
+
+def other(kind, setting, test, size=0, peers=("tcp",), **more):
+    return {"kind": kind, "setting": setting, "test": test, "size": size, "qps": 1,
+            "service": "-", "peers": list(peers), **more}
+
+
+def core(setting, peers=None):
+    """What issue 4 asks for in figures: bandwidth, message rate, latency."""
+    return [
+        *(perftest(setting, f"{verb}_bw", 64 * KIB, peers) for verb in ("write", "send", "read")),
+        other("iperf", setting, "stream", 64 * KIB),
+        perftest(setting, "write_bw", 64, peers),
+        perftest(setting, "send_lat", 64, peers),
+        perftest(setting, "write_lat", 64, peers),
+    ]
+
+
+def sockets(setting):
+    return [other("qperf", setting, test, 64) for test in ("tcp_lat", "udp_lat")]
+
+
+def limits():
+    return [other("limits", "loop", "limits", peers=["limit"])]
+
+
+def many_qps(setting, numbers, peers=None):
+    return [perftest(setting, "write_bw", 64 * KIB, peers, qps=number) for number in numbers]
+
+
+def cpu(setting, peers=None):
+    """CPU seconds for a GiB, both sides together."""
+    return [perftest(setting, "write_bw_cpu", 64 * KIB, peers, kind="perftest_cpu"),
+            other("iperf_cpu", setting, "stream_cpu", 64 * KIB)]
+
+
+def sizes():
+    """The curves: sizes, services, numbers of QPs."""
+    for size in (2, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB):
+        for verb in ("write", "send", "read"):
+            yield perftest("loop", f"{verb}_bw", size)
+    for size in (2, 64, 512, 4 * KIB):
+        for verb in ("write", "send", "read"):
+            yield perftest("loop", f"{verb}_lat", size)
+    roce = ["rox", "rxe"]
+    for test, service, size in (("write_bw", "UC", 64 * KIB), ("send_bw", "UC", 64 * KIB),
+                                ("send_bw", "UD", 4 * KIB), ("send_bw", "UD", 64),
+                                ("send_lat", "UC", 64), ("send_lat", "UD", 64)):
+        yield perftest("loop", test, size, roce, service=service)
+    yield from many_qps("loop", (2, 4, 16, 64))
+
+
+def scale():
+    """Many connections, QPs, MRs; the memory of 10,000 QPs of rdma_rxe is not needed."""
+    def on(peers, kind, test, **more):
+        return other(kind, "loop", test, peers=peers, **{"service": "RC", **more})
+
+    return [
+        *(on(["rox"], "qps", f"qp_memory {count}", count=count) for count in (10, 1000, 10000)),
+        on(["rxe"], "qps", "qp_memory 1000", count=1000),
+        on(["rox", "rxe"], "reg", "reg_1GiB_plain", pages="plain"),
+        on(["rox", "rxe"], "reg", "reg_1GiB_huge", pages="huge"),
+        on(["rox", "rxe"], "mrs", "reg_each", count=100000, most=1),
+        on(RDMA, "cmtime", "connections", count=300),
+    ]
+
+
+def quick():
+    veth = ["rox", "siw"]
+    return [
+        Boot("one", limits() + core("loop") + core("veth", veth)[:4:2]
+             + [perftest("veth", "send_lat", 64, veth), *sockets("veth")],
+             seconds=0.6, budget=200, rounds=(1, 5)),
+        Boot("pair", core("pair", ["rox", "rxe"])[:5], pair=True, seconds=0.6, budget=60,
+             rounds=(1, 3), mem=1536),
+    ]
+
+
+def full():
+    veth = ["rox", "siw"]
+    tall = [perftest("veth", f"{verb}_bw", 64 * KIB, veth) for verb in ("write", "read")]
+    return [
+        Boot("one", [*limits(), *core("loop"), *core("veth", veth), *sockets("veth"),
+                     *many_qps("loop", [16]), *many_qps("veth", [16], veth)],
+             budget=540, rounds=(3, 7)),
+        Boot("curves", [*sizes(), *cpu("loop"), *cpu("veth", veth)], seconds=0.7, budget=600,
+             rounds=(1, 3)),
+        Boot("crc", [*tall, other("iperf", "veth", "stream", 64 * KIB)], cpu="", budget=100,
+             rounds=(3, 5)),
+        Boot("old", [perftest("loop", f"{verb}_lat", 64, ["rox", "rxe"])
+                     for verb in ("send", "write")], kernel="6.1", budget=70, rounds=(3, 5)),
+        Boot("pair", [*core("pair"), *sockets("pair"), *cpu("pair", ["rox", "rxe"])], pair=True,
+             budget=270, rounds=(2, 5), mem=1536),
+        Boot("scale", scale(), mem=6144, budget=240, rounds=(1, 4)),
+    ]
+
+
+def boots(is_quick):
+    return quick() if is_quick else full()

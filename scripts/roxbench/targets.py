@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What rox must reach: issue 4, section 2, row by row, judged from medians."""
+
+KIB64 = 64 << 10
+
+
+class Figures:
+    """Finds a median among the rows of a summary; None where there is none."""
+
+    def __init__(self, rows):
+        self.rows = {(r["boot"], r["setting"], r["test"], r["size"], r["qps"], r["service"]): r
+                     for r in rows}
+
+    def figure(self, boot, setting, test, size, peer, qps=1, service="RC"):
+        row = self.rows.get((boot, setting, test, size, qps, service), {"peers": {}})
+        return row["peers"].get(peer)
+
+    def median(self, *key, part="median", **more):
+        return (self.figure(*key, **more) or {}).get(part)
+
+    def stream(self, boot, setting):
+        """TCP's bandwidth."""
+        return self.median(boot, setting, "stream", KIB64, "tcp", service="-")
+
+    def limit(self, test):
+        return self.median("one", "loop", test, 0, "limit", service="-")
+
+    def socket_latency(self, setting, test):
+        return self.median("one", setting, test, 64, "tcp", service="-")
+
+
+def condition(text, mine, theirs, factor, less=False, unit=""):
+    """`mine` is to be at least (less: at most) `factor` times `theirs`."""
+    found = {"text": text, "rox": mine, "other": theirs, "wanted": factor, "less": less,
+             "unit": unit, "ratio": None, "reached": None}
+    if mine is not None and theirs:
+        found["ratio"] = mine / theirs
+        found["reached"] = found["ratio"] <= factor if less else found["ratio"] >= factor
+    return found
+
+
+def better(function, *values):
+    known = [value for value in values if value is not None]
+    return function(known) if known else None
+
+
+def one_device(f):
+    def bw(test, peer):
+        return f.median("one", "loop", test, KIB64, peer)
+
+    mine = bw("write_bw", "rox")
+    yield "one device, RC 64 KiB write_bw", [
+        condition("rdma_rxe", mine, bw("write_bw", "rxe"), 10, unit="MiB/s"),
+        condition("siw", mine, bw("write_bw", "siw"), 2.5, unit="MiB/s"),
+        condition("TCP over lo", mine, f.stream("one", "loop"), 1.5, unit="MiB/s"),
+        condition("memcpy", mine, f.limit("memcpy"), 0.5, unit="MiB/s")]
+    yield "one device, send_bw and read_bw 64 KiB", [
+        condition(f"{test}, {name}", bw(test, "rox"), bw(test, peer), factor, unit="MiB/s")
+        for test in ("send_bw", "read_bw")
+        for peer, name, factor in (("rxe", "rdma_rxe", 10), ("siw", "siw", 2.5))]
+    rates = {peer: f.median("one", "loop", "write_bw", 64, peer, part="rate")
+             for peer in ("rox", "rxe", "siw")}
+    yield "one device, 64 B write_bw message rate", [
+        condition("the better of rdma_rxe and siw", rates["rox"],
+                  better(max, rates["rxe"], rates["siw"]), 10, unit="/s")]
+    yield "one device, 64 B send_lat and write_lat, typical", list(latencies(f))
+
+
+def latencies(f):
+    for test in ("send_lat", "write_lat"):
+        mine, rxe, siw = (f.median("one", "loop", test, 64, p) for p in ("rox", "rxe", "siw"))
+        yield condition(f"{test}, the better of rdma_rxe and siw", mine, better(min, rxe, siw),
+                        0.25, True, "us")
+        yield condition(f"{test} on 6.1, rdma_rxe", f.median("old", "loop", test, 64, "rox"),
+                        f.median("old", "loop", test, 64, "rxe"), 1, True, "us")
+
+
+def namespaces(f):
+    conditions = []
+    for test in ("write_bw", "read_bw"):
+        for boot, name in (("one", ""), ("crc", " with pclmulqdq")):
+            conditions.append(condition(f"{test}, siw{name}",
+                                        f.median(boot, "veth", test, KIB64, "rox"),
+                                        f.median(boot, "veth", test, KIB64, "siw"), 1,
+                                        unit="MiB/s"))
+        conditions.append(condition(f"{test}, TCP with pclmulqdq",
+                                    f.median("crc", "veth", test, KIB64, "rox"),
+                                    f.stream("crc", "veth"), 0.6, unit="MiB/s"))
+    yield "two namespaces over veth, RC 64 KiB write_bw and read_bw, MTU 9000", conditions
+    mine = f.median("one", "veth", "send_lat", 64, "rox")
+    yield "two namespaces over veth, 64 B send_lat", [
+        condition(f"qperf {test}", mine, f.socket_latency("veth", test), 1, True, "us")
+        for test in ("tcp_lat", "udp_lat")]
+
+
+def two_guests(f):
+    conditions = []
+    for test in ("write_bw", "send_bw", "read_bw"):
+        mine = f.median("pair", "pair", test, KIB64, "rox")
+        conditions += [
+            condition(f"{test}, rdma_rxe", mine,
+                      f.median("pair", "pair", test, KIB64, "rxe"), 3, unit="MiB/s"),
+            condition(f"{test}, TCP", mine, f.stream("pair", "pair"), 0.8, unit="MiB/s")]
+    yield "two VMs, RC 64 KiB", conditions
+
+
+def scale(f):
+    yield "16 QPs against 1 QP, total bandwidth", [
+        condition(f"{setting}, 1 QP", f.median("one", setting, "write_bw", KIB64, "rox", qps=16),
+                  f.median("one", setting, "write_bw", KIB64, "rox"), 1, unit="MiB/s")
+        for setting in ("loop", "veth")]
+    few, many = (f.figure("scale", "loop", f"write_bw beside {n} QPs", KIB64, "rox", qps=16)
+                 for n in (10, 10000))
+    # Noise is what the runs beside few QPs differ by.
+    noise = few["min"] / few["median"] if few else None
+    yield "10,000 idle QPs", [
+        condition("16 QPs beside 10 (noise allowed)", many and many["median"],
+                  few and few["median"], noise, unit="MiB/s") if few else
+        condition("16 QPs beside 10 (noise allowed)", None, None, 1),
+        condition("24 KiB for a QP", f.median("scale", "loop", "qp_memory 10000", 0, "rox",
+                                              service="RC"), 24, 1, True, "KiB")]
+    yield "reg_mr of 1 GiB with 2 MiB pages", [
+        condition("rdma_rxe", *(f.median("scale", "loop", "reg_1GiB_huge", 0, peer)
+                                for peer in ("rox", "rxe")), 1, True, "ms")]
+
+
+def judge(rows):
+    """Every row of the table: its text, its conditions, reached (None: not measured)."""
+    f = Figures(rows)
+    verdicts = []
+    for part in (one_device, namespaces, two_guests, scale):
+        for text, conditions in part(f):
+            states = [c["reached"] for c in conditions]
+            reached = False if False in states else None if None in states else True
+            verdicts.append({"row": text, "reached": reached, "conditions": conditions})
+    return verdicts
+
+
+def amount(value, unit):
+    if value is None:
+        return "-"
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def lines(verdicts):
+    """The verdicts as text."""
+    word = {True: "reached", False: "NOT REACHED", None: "not measured"}
+    for verdict in verdicts:
+        yield f"{word[verdict['reached']]:12} {verdict['row']}"
+        for c in verdict["conditions"]:
+            if c["reached"] is None:
+                continue
+            sign = "at most" if c["less"] else "at least"
+            yield (f"    {'+' if c['reached'] else '-'} {c['ratio']:.3g} x {c['text']} "
+                   f"({sign} {c['wanted']:.3g}): {amount(c['rox'], c['unit'])} against "
+                   f"{amount(c['other'], c['unit'])}")

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The peers' namespaces, netdevs and RDMA links, and who talks to whom over them.
+
+Each peer has a veth pair of its own, so that no one's hooks see another one's packets, and both
+ends are in namespaces, except that rdma_rxe knows the first namespace only.
+"""
+
+import subprocess
+import time
+
+from .sides import Failed, Local
+
+MTU = "9000"
+MODULE = {"rox": "rox", "rxe": "rdma_rxe"}
+
+
+def run(*command):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            timeout=60, check=False)
+    if result.returncode:
+        raise Failed(f"`{' '.join(command)}` ended with {result.returncode}: {result.stdout}")
+    return result.stdout
+
+
+def insert(side, peer, siw):
+    """Loads a peer's module; siw's is given by its path, the others know where they are."""
+    if peer == "siw":
+        commands = [["modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"], ["insmod", siw]]
+    else:
+        commands = [["modprobe", MODULE[peer]]]
+    for command in commands:
+        status, text = side.run(*command)
+        if status and "File exists" not in text:
+            raise Failed(f"{' '.join(command)}: {text}")
+
+
+def add_link(side, peer, device, netdev):
+    """Adds an RDMA link and waits until the address has become a GID."""
+    status, text = side.run("rdma", "link", "add", device, "type", peer, "netdev", netdev)
+    if status:
+        raise Failed(f"no link {device}: {text}")
+    if peer == "siw":
+        return
+    wanted = ("for i in $(seq 50); do grep -qs ^0000:0000:0000:0000:0000:ffff: "
+              f"/sys/class/infiniband/{device}/ports/1/gids/* && exit; sleep 0.1; done; exit 1")
+    if side.run("sh", "-c", wanted)[0]:
+        raise Failed(f"{device} has no GID for its IPv4 address")
+
+
+class End:
+    """One end of a connection: where it is, its address, its RDMA device."""
+
+    def __init__(self, side, address, device=None):
+        self.side = side
+        self.address = address
+        self.device = device
+
+
+class OneGuest:
+    """The settings "loop" (one device, or lo) and "veth" (two namespaces)."""
+
+    def __init__(self, peers, siw):
+        run("modprobe", "-a", "ib_uverbs", "rdma_ucm", "veth")
+        self.ends = {}
+        for number, peer in enumerate(peers):
+            self.add(peer, number + 1, siw)
+
+    def add(self, peer, number, siw):
+        ends = []
+        names = [None if (peer, i) == ("rxe", 0) else f"{peer}-{i}" for i in (0, 1)]
+        for name in filter(None, names):
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        run("ip", "link", "add", f"{peer}v0", "mtu", MTU, "type", "veth",
+            "peer", "name", f"{peer}v1", "mtu", MTU)
+        if peer not in ("tcp",):
+            insert(Local(), peer, siw)
+        for i, name in enumerate(names):
+            netdev, address = f"{peer}v{i}", f"10.0.{number}.{i + 1}"
+            if name:
+                run("ip", "link", "set", netdev, "netns", name)
+            inside = ["-n", name] if name else []
+            run("ip", *inside, "address", "add", f"{address}/24", "dev", netdev)
+            run("ip", *inside, "link", "set", netdev, "up")
+            ends.append(End(Local(name), address))
+        for i, end in enumerate(ends):
+            if peer != "tcp" and (peer, i) != ("rxe", 1):
+                end.device = f"{peer}{i}"
+                add_link(end.side, peer, end.device, f"{peer}v{i}")
+        self.ends[peer] = ends
+        time.sleep(0.2)
+
+    def pair(self, setting, peer):
+        """The server's and the client's end."""
+        if peer == "limit":
+            here = End(Local(), None)
+            return here, here
+        first, second = self.ends[peer]
+        if setting == "veth":
+            return first, second
+        if peer == "tcp":
+            loopback = End(first.side, "127.0.0.1")
+            return loopback, loopback
+        return first, first
+
+    def others_cpu(self):
+        return 0.0
+
+    def close(self):
+        pass
+
+
+class TwoGuests:
+    """The setting "pair": one netdev each, so that only one peer is there at a time."""
+
+    def __init__(self, peers, siw, remote, address, other, netdev):
+        self.sides = [remote, Local()]
+        self.ends = [End(remote, other, None), End(self.sides[1], address, None)]
+        self.netdev = netdev
+        self.siw = siw
+        self.present = None
+        self.peers = peers
+        for side in self.sides:
+            side.run("modprobe", "-a", "ib_uverbs", "rdma_ucm")
+
+    def pair(self, _setting, peer):
+        if peer != self.present:
+            self.leave()
+            if peer != "tcp":
+                self.enter(peer)
+        return tuple(self.ends)
+
+    def enter(self, peer):
+        netdevs = [self.netdev, self.netdev]
+        for end, netdev in zip(self.ends, netdevs):
+            insert(end.side, peer, self.siw)
+            end.device = f"{peer}0"
+            add_link(end.side, peer, end.device, netdev)
+        self.present = peer
+
+    def leave(self):
+        """rdma_rxe holds rox' UDP port as long as it is loaded, and the other way round."""
+        if self.present:
+            for end in self.ends:
+                end.side.run("rdma", "link", "delete", end.device)
+                end.side.run("modprobe", "-r", MODULE.get(self.present, "siw"))
+                end.device = None
+        self.present = None
+
+    def others_cpu(self):
+        return self.sides[0].cpu_seconds()
+
+    def close(self):
+        self.leave()
+        self.sides[0].stop()
