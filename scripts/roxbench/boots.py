@@ -38,7 +38,8 @@ def command_of(boot, job):
 def progress(sample):
     if "error" in sample:
         return f"{describe(sample)}: FAILED: {sample['error']}"
-    return f"{describe(sample)}: {sample['value']:.4g}"
+    rate = f", {sample['rate']:.0f} messages/s" if "rate" in sample else ""
+    return f"{describe(sample)}: {sample['value']:.4g}{rate}"
 
 
 def describe(sample):

@@ -43,7 +43,9 @@ def add_link(side, peer, device, netdev):
         return
     wanted = ("for i in $(seq 50); do grep -qs ^0000:0000:0000:0000:0000:ffff: "
               f"/sys/class/infiniband/{device}/ports/1/gids/* && exit; sleep 0.1; done; exit 1")
-    if side.run("sh", "-c", wanted)[0]:
+    # The first namespace sees the devices of all.
+    first = Local() if isinstance(side, Local) else side
+    if first.run("sh", "-c", wanted)[0]:
         raise Failed(f"{device} has no GID for its IPv4 address")
 
 

@@ -99,8 +99,13 @@ def measure_perftest(ends, peer, what, pace):
             halves = 1 if what["test"].startswith("read") else 2
             each = halves * row[5] * 1e-6
         else:
-            sample = {"value": row[3], "peak": row[2], "rate": row[4] * 1e6}
-            each = 1 / sample["rate"] if sample["rate"] else what["size"] / (row[3] * MIB)
+            # Of small messages the rate has more digits than the bandwidth.
+            small = what["size"] <= 4096
+            sample = {"value": row[4] * 1e6 * what["size"] / MIB if small else row[3],
+                      "peak": row[2], "rate": row[4] * 1e6}
+            if not sample["value"]:
+                raise Failed("perftest measured nothing")
+            each = what["size"] / (sample["value"] * MIB)
         pace.learn(key, peer, what, each)
         sample["count"] = count * what["qps"]
         sample["seconds"] = each * sample["count"]
