@@ -40,7 +40,7 @@ protected:
         EXPECT_EQ(statistic("qp set " + link() + " auto off"), 0);
         EXPECT_EQ(statistic("unset " + link() + " optional-counters"), 0);
     }
-    Record port() const { return rdma_record("statistic show " + link()); }
+    Record port() const { return port_counters(a.context.name()); }
     Records counters() const { return rdma_tool("statistic qp show " + link()); }
     /// The counter that a QP is bound to; an empty record if there is none.
     Record of(const Qp &qp) const
@@ -348,7 +348,7 @@ TEST_F(Optional, CountCongestionMarks)
 {
     std::string peer = "link " + b.context.name() + "/1";
     ASSERT_EQ(statistic("set " + peer + " optional-counters cc_rx_ce_pkts"), 0);
-    auto marked = [&] { return rdma_record("statistic show " + peer).number("cc_rx_ce_pkts"); };
+    auto marked = [&] { return port_counter(b.context.name(), "cc_rx_ce_pkts"); };
     std::uint64_t before = marked();
     start();
     send(*a.qp, *b.qp, 1);

@@ -12,6 +12,7 @@
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/pkey.h"
+#include "lib/rdmatool.h"
 
 using namespace vt;
 
@@ -44,7 +45,7 @@ protected:
     void expect_refused(bool rc)
     {
         auto port = b.context.port().bad_pkey_cntr;
-        auto counter = hw_counter(b.context.name(), "rx_pkey_mismatch");
+        auto counter = port_counter(b.context.name(), "rx_pkey_mismatch");
         send(1);
         if (rc) {
             EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_RETRY_EXC_ERR));
@@ -52,8 +53,8 @@ protected:
             EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND));
         }
         EXPECT_TRUE(eventually([&] { return b.context.port().bad_pkey_cntr > port; }));
-        EXPECT_TRUE(
-            eventually([&] { return hw_counter(b.context.name(), "rx_pkey_mismatch") > counter; }));
+        EXPECT_TRUE(eventually(
+            [&] { return port_counter(b.context.name(), "rx_pkey_mismatch") > counter; }));
         EXPECT_TRUE(b.recv_cq.quiet());
     }
     void expect_taken()
@@ -213,11 +214,11 @@ TEST_F(PkeyCore, QpWhoseKeyWasTakenAwaySendsNothing)
     begin(IBV_QPT_RC, 0x8001, 0x8001);
     expect_works();
     near_table.set(kNear, 0);
-    auto dropped = hw_counter(a.context.name(), "tx_dropped");
+    auto dropped = port_counter(a.context.name(), "tx_dropped");
     auto refused = b.context.port().bad_pkey_cntr;
     send(1);
     EXPECT_TRUE(b.recv_cq.quiet());
-    EXPECT_TRUE(eventually([&] { return hw_counter(a.context.name(), "tx_dropped") > dropped; }));
+    EXPECT_TRUE(eventually([&] { return port_counter(a.context.name(), "tx_dropped") > dropped; }));
     EXPECT_EQ(b.context.port().bad_pkey_cntr, refused) << "it was on the wire";
     near_table.set(kNear, 0x8001);
     EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND));

@@ -7,8 +7,8 @@
 
 #include <sys/mount.h>
 
-#include "lib/diagnose.h"
 #include "lib/pair.h"
+#include "lib/rdmatool.h"
 
 using namespace vt;
 
@@ -102,29 +102,15 @@ TEST_F(TraceCore, RetriesAreSeenWithTheirCause)
     EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND));
 }
 
-/// A counter of the port. Fresh: the core keeps values for 10 ms.
-std::uint64_t counter(const End &end, const std::string &name)
-{
-    std::string output;
-    std::this_thread::sleep_for(15ms);
-    check(shell("rdma -j statistic show link " + end.context.name() + "/1", &output),
-          "rdma statistic");
-    const std::string key = "\"" + name + "\":";
-    const std::size_t at = output.find(key);
-    if (at == std::string::npos)
-        fail("no counter " + name + " in: " + output);
-    return std::stoull(output.substr(at + key.size()));
-}
-
-/// What a counter has gained since this was made.
+/// What a counter of the port has gained since this was made.
 class Gain {
 public:
-    Gain(const End &end, std::string name)
-        : end_(end), name_(std::move(name)), before_(counter(end_, name_))
-    {}
-    std::uint64_t operator()() const { return counter(end_, name_) - before_; }
+    Gain(const End &end, std::string name) : end_(end), name_(std::move(name)), before_(now()) {}
+    std::uint64_t operator()() const { return now() - before_; }
 
 private:
+    std::uint64_t now() const { return port_counter(end_.context.name(), name_); }
+
     const End &end_;
     std::string name_;
     std::uint64_t before_;

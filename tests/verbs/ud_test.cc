@@ -7,7 +7,7 @@
 
 #include "lib/caps.h"
 #include "lib/pair.h"
-#include "lib/pkey.h"
+#include "lib/rdmatool.h"
 
 using namespace vt;
 
@@ -311,12 +311,12 @@ protected:
     void expect_refused(std::uint32_t qkey)
     {
         auto port = b.context.port().qkey_viol_cntr;
-        auto counter = hw_counter(b.context.name(), "rx_qkey_mismatch");
+        auto counter = port_counter(b.context.name(), "rx_qkey_mismatch");
         a.qp->post(datagram(10, 7, qkey));
         EXPECT_TRUE(is(a.send_cq.one(), 7, IBV_WC_SEND));
         EXPECT_TRUE(eventually([&] { return b.context.port().qkey_viol_cntr == port + 1; }));
         EXPECT_TRUE(eventually(
-            [&] { return hw_counter(b.context.name(), "rx_qkey_mismatch") == counter + 1; }));
+            [&] { return port_counter(b.context.name(), "rx_qkey_mismatch") == counter + 1; }));
         EXPECT_TRUE(b.recv_cq.quiet());
     }
     void expect_taken(std::uint32_t qkey)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "pkey.h"
 
-#include <fstream>
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,32 +9,23 @@ namespace vt {
 
 namespace {
 
-/// A file of the port. In the first namespace's sysfs devices have all their files.
-std::string port_file(const std::string &device, const std::string &name)
+/// In the first namespace's sysfs devices have all their files.
+std::string set_pkey_file(const std::string &device)
 {
-    return "/proc/1/root/sys/class/infiniband/" + device + "/ports/1/" + name;
+    return "/proc/1/root/sys/class/infiniband/" + device + "/ports/1/rox/set_pkey";
 }
 
 } // namespace
 
 int write_pkey(const std::string &device, const std::string &text)
 {
-    int fd = open(port_file(device, "rox/set_pkey").c_str(), O_WRONLY | O_CLOEXEC);
+    int fd = open(set_pkey_file(device).c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         fail("set_pkey", errno);
     ssize_t written = write(fd, text.data(), text.size());
     int error = written == static_cast<ssize_t>(text.size()) ? 0 : errno;
     close(fd);
     return error;
-}
-
-std::uint64_t hw_counter(const std::string &device, const std::string &name)
-{
-    std::ifstream file(port_file(device, "hw_counters/" + name));
-    std::uint64_t value = 0;
-    if (!(file >> value))
-        fail("no counter " + name);
-    return value;
 }
 
 std::uint16_t PkeyTable::get(int index) const

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// P_Key tables as the administrator changes them, and the port's counters.
+/// P_Key tables as the administrator changes them.
 #pragma once
 
 #include <map>
@@ -12,9 +12,6 @@ namespace vt {
 
 /// Writes @p text to the file that changes a device's P_Key table. 0 or an errno.
 int write_pkey(const std::string &device, const std::string &text);
-
-/// A hardware counter of port 1, as sysfs has it.
-std::uint64_t hw_counter(const std::string &device, const std::string &name);
 
 /// The table of a device; entries get their former values back at the end.
 class PkeyTable {

@@ -127,6 +127,16 @@ Record rdma_record(const std::string &arguments)
     return records.front();
 }
 
+Record port_counters(const std::string &device)
+{
+    return rdma_record("statistic show link " + device + "/1");
+}
+
+std::uint64_t port_counter(const std::string &device, const std::string &name)
+{
+    return port_counters(device).number(name);
+}
+
 Records with(const Records &records, const std::string &field, std::uint64_t value)
 {
     Records found;

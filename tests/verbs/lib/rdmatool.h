@@ -31,6 +31,10 @@ using Records = std::vector<Record>;
 Records rdma_tool(const std::string &arguments);
 /// The same where it must print one record.
 Record rdma_record(const std::string &arguments);
+/// All counters of a device's port as they are now.
+Record port_counters(const std::string &device);
+/// One of them.
+std::uint64_t port_counter(const std::string &device, const std::string &name);
 /// Those of @p records whose @p field is @p value.
 Records with(const Records &records, const std::string &field, std::uint64_t value);
 
