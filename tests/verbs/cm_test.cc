@@ -5,19 +5,17 @@
 /// namespace of the second device (ROX_NS_B), where a thread creates it.
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <rdma/rdma_cma.h>
 
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/pkey.h"
+#include "lib/thread.h"
 
 using namespace vt;
 
@@ -27,28 +25,6 @@ std::string variable(const char *name)
 {
     const char *value = std::getenv(name);
     return value ? value : "";
-}
-
-/// Runs @p body in a network namespace ("" is this one).
-void in_namespace(const std::string &name, const std::function<void()> &body)
-{
-    std::exception_ptr problem;
-    std::thread thread([&] {
-        try {
-            if (!name.empty()) {
-                int fd = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
-                if (fd < 0 || setns(fd, CLONE_NEWNET))
-                    fail("namespace " + name, errno);
-                close(fd);
-            }
-            body();
-        } catch (...) {
-            problem = std::current_exception();
-        }
-    });
-    thread.join();
-    if (problem)
-        std::rethrow_exception(problem);
 }
 
 sockaddr_storage address(const std::string &text, std::uint16_t port)

@@ -8,11 +8,11 @@
 #include <arpa/inet.h>
 #include <linux/capability.h>
 
-#include "lib/caps.h"
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/pkey.h"
 #include "lib/rdmatool.h"
+#include "lib/thread.h"
 
 using namespace vt;
 

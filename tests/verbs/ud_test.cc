@@ -5,9 +5,9 @@
 
 #include <linux/capability.h>
 
-#include "lib/caps.h"
 #include "lib/pair.h"
 #include "lib/rdmatool.h"
+#include "lib/thread.h"
 
 using namespace vt;
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include "caps.h"
+#include "thread.h"
 
 #include <array>
 #include <exception>
 #include <thread>
 
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,14 +29,22 @@ void drop(int capability)
         fail("capset", errno);
 }
 
+/// The calling thread.
+void enter(const std::string &name)
+{
+    int fd = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET))
+        fail("namespace " + name, errno);
+    close(fd);
+}
+
 } // namespace
 
-void without_capability(int capability, const std::function<void()> &body)
+void in_thread(const std::function<void()> &body)
 {
     std::exception_ptr problem;
     std::thread thread([&] {
         try {
-            drop(capability);
             body();
         } catch (...) {
             problem = std::current_exception();
@@ -43,6 +53,23 @@ void without_capability(int capability, const std::function<void()> &body)
     thread.join();
     if (problem)
         std::rethrow_exception(problem);
+}
+
+void without_capability(int capability, const std::function<void()> &body)
+{
+    in_thread([&] {
+        drop(capability);
+        body();
+    });
+}
+
+void in_namespace(const std::string &name, const std::function<void()> &body)
+{
+    in_thread([&] {
+        if (!name.empty())
+            enter(name);
+        body();
+    });
 }
 
 } // namespace vt
