@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// `rdma statistic`: counters of single QPs, by hand and by themselves, and optional counters.
-#include <csignal>
 #include <cstdio>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/diagnose.h"
 #include "lib/pair.h"
+#include "lib/process.h"
 #include "lib/rdmatool.h"
 
 using namespace vt;
@@ -225,21 +224,15 @@ TEST_F(Counter, ByPidEveryProcessHasItsOwn)
     EXPECT_EQ(of(ud).number("cntn"), of(*a.qp).number("cntn"));
     EXPECT_EQ(of(ud).number("pid"), static_cast<std::uint64_t>(getpid()));
 
-    pid_t child = fork();
-    if (!child) {
-        try {
-            End end(device_a());
-            Qp qp(end.pd.get(), end.send_cq.get(), end.recv_cq.get());
-            qp.to_init();
-            pause();
-        } catch (const std::exception &) {
-        }
-        _exit(1);
-    }
+    pid_t child = in_child([] {
+        End end(device_a());
+        Qp qp(end.pd.get(), end.send_cq.get(), end.recv_cq.get());
+        qp.to_init();
+        return pause();
+    });
     auto of_child = [&] { return with(counters(), "pid", static_cast<std::uint64_t>(child)); };
     EXPECT_TRUE(eventually([&] { return of_child().size() == 1; }));
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
+    kill_child(child);
     EXPECT_TRUE(eventually([&] { return of_child().empty(); }));
     send(*a.qp, *b.qp, 1);
     EXPECT_EQ(of(*a.qp).number("tx_bytes"), 2500u);

@@ -2,17 +2,16 @@
 /// @file
 /// Multicast and the netdevs beneath: what they join and leave, and that a listener goes on
 /// listening whatever becomes of them; limits. Over devices of its own in two namespaces.
-#include <csignal>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include <arpa/inet.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/diagnose.h"
 #include "lib/pair.h"
+#include "lib/process.h"
 
 using namespace vt;
 
@@ -410,21 +409,17 @@ TEST_F(McastNet, KilledListenerLeaves)
 {
     int gate[2];
     ASSERT_EQ(pipe(gate), 0);
-    pid_t child = fork();
-    if (!child) {
+    pid_t child = in_child([&] {
         End end(kFarDevice);
         Listener qp(end);
         const bool ok = !qp.attach(kGroups[0]) && !qp.attach(kGroups[1]);
-        if (write(gate[1], ok ? "y" : "n", 1) != 1)
-            _exit(1);
-        pause();
-    }
+        return write(gate[1], ok ? "y" : "n", 1) == 1 ? pause() : 1;
+    });
     char byte = 0;
     ASSERT_EQ(read(gate[0], &byte, 1), 1);
     EXPECT_EQ(byte, 'y');
     EXPECT_TRUE(joined("roxmcn1", kGroups[0]) && joined("roxmcn1", kGroups[1]));
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
+    kill_child(child);
     EXPECT_TRUE(eventually(
         [] { return !joined("roxmcn1", kGroups[0]) && !joined("roxmcn1", kGroups[1]); }));
 }

@@ -6,10 +6,9 @@
 #include <thread>
 
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "lib/diagnose.h"
+#include "lib/process.h"
 #include "lib/window.h"
 
 using namespace vt;
@@ -257,37 +256,29 @@ TEST_F(MwRefused, TwoQpsBindOneWindowAtOnce)
 TEST_F(MwRefused, ProcessEndsWithBoundWindows)
 {
     // What is left behind shows when the module is to be removed.
-    pid_t child = fork();
-    if (!child) {
-        try {
-            Context context(device_b());
-            ibv_pd *pd = alloc_pd(context.get()).release();
-            ibv_mw *before = need(ibv_alloc_mw(pd, IBV_MW_TYPE_1), "ibv_alloc_mw");
-            void *memory = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                                -1, 0);
-            ibv_mr *mr = reg_mr(pd, memory, 8192, kBindable).release();
-            ibv_mw *after = need(ibv_alloc_mw(pd, IBV_MW_TYPE_1), "ibv_alloc_mw");
-            auto *cq = new Cq(context.get());
-            auto *qp = new Qp(pd, cq->get(), cq->get());
-            auto *qp2 = new Qp(pd, cq->get(), cq->get());
-            vt::connect(context, *qp, context, *qp2);
-            for (ibv_mw *mw : {before, after}) {
-                ibv_mw_bind request{
-                    50,
-                    IBV_SEND_SIGNALED,
-                    {mr, reinterpret_cast<std::uintptr_t>(memory), 4096, kAllRemote}};
-                check(ibv_bind_mw(qp->get(), mw, &request), "ibv_bind_mw");
-                if (cq->one().status != IBV_WC_SUCCESS)
-                    _exit(3);
-            }
-            _exit(ibv_dereg_mr(mr) == EBUSY ? 7 : 4);
-        } catch (const std::exception &) {
-            _exit(5);
+    pid_t child = in_child([] {
+        auto &context = *new Context(device_b());
+        ibv_pd *pd = alloc_pd(context.get()).release();
+        ibv_mw *before = need(ibv_alloc_mw(pd, IBV_MW_TYPE_1), "ibv_alloc_mw");
+        void *memory = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                            0);
+        ibv_mr *mr = reg_mr(pd, memory, 8192, kBindable).release();
+        ibv_mw *after = need(ibv_alloc_mw(pd, IBV_MW_TYPE_1), "ibv_alloc_mw");
+        auto *cq = new Cq(context.get());
+        auto *qp = new Qp(pd, cq->get(), cq->get());
+        auto *qp2 = new Qp(pd, cq->get(), cq->get());
+        vt::connect(context, *qp, context, *qp2);
+        for (ibv_mw *mw : {before, after}) {
+            ibv_mw_bind request{50,
+                                IBV_SEND_SIGNALED,
+                                {mr, reinterpret_cast<std::uintptr_t>(memory), 4096, kAllRemote}};
+            check(ibv_bind_mw(qp->get(), mw, &request), "ibv_bind_mw");
+            if (cq->one().status != IBV_WC_SUCCESS)
+                return 3;
         }
-    }
-    int status = -1;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << WEXITSTATUS(status);
+        return ibv_dereg_mr(mr) == EBUSY ? 7 : 4;
+    });
+    EXPECT_TRUE(ends_with(child, 7));
 }
 
 } // namespace

@@ -11,10 +11,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/pair.h"
+#include "lib/process.h"
 
 using namespace vt;
 
@@ -355,18 +355,13 @@ TEST_F(OdpCore, TheChildOfAForkKeepsWhatItHad)
     int go[2];
     expect_write(pinned, on_demand, 1);
     ASSERT_EQ(::pipe(go), 0);
-    pid_t child = ::fork();
-    if (child == 0) {
+    pid_t child = in_child([&] {
         char c = 0;
-        bool good = ::read(go[0], &c, 1) == 1 && filled(on_demand.bytes(), 1);
-        ::_exit(good ? 0 : 1);
-    }
-    ASSERT_GT(child, 0);
+        return ::read(go[0], &c, 1) == 1 && filled(on_demand.bytes(), 1) ? 0 : 1;
+    });
     expect_write(pinned, on_demand, 2);
     ASSERT_EQ(::write(go[1], "x", 1), 1);
-    int status = -1;
-    EXPECT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0) << "the child's memory has changed";
+    EXPECT_TRUE(ends_with(child, 0)) << "the child's memory has changed";
     EXPECT_TRUE(filled(on_demand.bytes(), 2));
     ::close(go[0]);
     ::close(go[1]);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// fork, and processes that end with objects alive.
-#include <csignal>
 #include <cstring>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/pair.h"
+#include "lib/process.h"
 
 using namespace vt;
 
@@ -15,18 +14,6 @@ namespace {
 
 /// ibv_fork_init comes before any other verb.
 const int fork_init_result = ibv_fork_init();
-
-/// Waits for the child; its status as waitpid has it.
-int wait_for(pid_t child)
-{
-    int status = -1;
-    if (!eventually([&] { return waitpid(child, &status, WNOHANG) == child; })) {
-        kill(child, SIGKILL);
-        waitpid(child, &status, 0);
-        ADD_FAILURE() << "the child did not end by itself";
-    }
-    return status;
-}
 
 class ForkCore : public PairTest {};
 
@@ -44,13 +31,12 @@ TEST_F(ForkCore, ParentGoesOnWhileAndAfterTheChildLives)
     fill(near.bytes(), 1);
     int gate[2];
     ASSERT_EQ(pipe(gate), 0);
-    pid_t child = fork();
-    if (!child) {
+    pid_t child = in_child([&] {
         // The child writes to its own memory; what is registered it must not touch.
         std::vector<char> own(1 << 20, 1);
         char byte = own[5];
-        _exit(read(gate[0], &byte, 1) == 1 ? 7 : 8);
-    }
+        return read(gate[0], &byte, 1) == 1 ? 7 : 8;
+    });
     for (std::uint64_t i = 0; i < 20; i++) {
         fill(near.bytes(), i);
         a.qp->post(SendWr::write({near.sge(0, 65536)}, remote(far)).id(i));
@@ -58,8 +44,7 @@ TEST_F(ForkCore, ParentGoesOnWhileAndAfterTheChildLives)
         ASSERT_TRUE(filled(far.bytes(), i)) << "the parent's pages stay its own";
     }
     ASSERT_EQ(write(gate[1], "x", 1), 1);
-    int status = wait_for(child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    EXPECT_TRUE(ends_with(child, 7));
     close(gate[0]);
     close(gate[1]);
     for (std::uint64_t i = 100; i < 120; i++) {
@@ -78,63 +63,38 @@ TEST_F(ForkCore, MemoryOnOnePageWithTheChildsIsTheParents)
     MrHandle mr = reg_mr(b.pd.get(), memory.data() + 100, 1000);
     Buffer near = a.buffer(4096);
     fill(near.bytes(), 9);
-    pid_t child = fork();
-    if (!child) {
-        _exit(0);
-    }
+    pid_t child = in_child([] { return 0; });
     std::memset(memory.data() + 2000, 1, 100); // the same page, not registered
     a.qp->post(SendWr::write({near.sge(0, 1000)},
                              {reinterpret_cast<std::uintptr_t>(memory.data()) + 100, mr->rkey})
                    .id(1));
     EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_RDMA_WRITE));
     EXPECT_TRUE(filled(memory.bytes().subspan(100, 1000), 9));
-    EXPECT_EQ(wait_for(child), 0);
+    EXPECT_TRUE(ends_with(child, 0));
 }
 
 TEST_F(ForkCore, ChildMayUseADeviceOfItsOwn)
 {
     start();
-    pid_t child = fork();
-    if (!child) {
-        // A new opening, as after any fork; status by exit code.
-        try {
-            Context context(device_a());
-            Pd pd = alloc_pd(context.get());
-            Buffer buffer(pd.get(), 4096);
-            _exit(3);
-        } catch (const std::exception &) {
-            _exit(4);
-        }
-    }
-    int status = wait_for(child);
-    EXPECT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 3);
+    pid_t child = in_child([] {
+        // A new opening, as after any fork.
+        Context context(device_a());
+        Pd pd = alloc_pd(context.get());
+        Buffer buffer(pd.get(), 4096);
+        return 3;
+    });
+    EXPECT_TRUE(ends_with(child, 3));
     expect_works();
 }
 
-class ExitCore : public testing::Test {
+class ExitCore : public ProcessTest {
 protected:
-    /// What @p name has in use, as `rdma resource` counts it.
-    static std::string in_use()
-    {
-        std::string text;
-        FILE *pipe = popen(("rdma resource show " + device_a()).c_str(), "r");
-        char line[256];
-        while (pipe && fgets(line, sizeof(line), pipe))
-            text += line;
-        if (pipe)
-            pclose(pipe);
-        return text;
-    }
-
-    /// In a child: everything there is, with transfers under way; then @p end.
+    /// In a child: everything there is, with transfers under way; then @p end, which does not
+    /// return.
     template <typename EndIt>
     static pid_t run(EndIt end)
     {
-        pid_t child = fork();
-        if (child)
-            return child;
-        try {
+        return in_child([end] {
             auto *one = new End(device_a());
             auto *two = new End(device_b());
             auto *srq = new Srq(two->pd.get());
@@ -151,27 +111,15 @@ protected:
             for (std::uint64_t i = 0; i < 20; i++)
                 two->qp->post(SendWr::read({to->sge(0, 1 << 20)}, remote(*from)).id(i));
             end();
-        } catch (const std::exception &) {
-            _exit(99);
-        }
-        _exit(98);
+            return 98;
+        });
     }
-
-    void TearDown() override
-    {
-        EXPECT_TRUE(eventually([this] { return in_use() == before; })) << "before:\n"
-                                                                       << before << "now:\n"
-                                                                       << in_use();
-    }
-    std::string before = in_use();
 };
 
 TEST_F(ExitCore, ProcessMayEndWithEverythingAlive)
 {
     for (int round = 0; round < 5; round++) {
-        int status = wait_for(run([] { _exit(5); }));
-        EXPECT_TRUE(WIFEXITED(status));
-        EXPECT_EQ(WEXITSTATUS(status), 5);
+        EXPECT_TRUE(ends_with(run([] { _exit(5); }), 5));
     }
 }
 
@@ -180,9 +128,7 @@ TEST_F(ExitCore, ProcessMayBeKilledInMidTransfer)
     for (int round = 0; round < 10; round++) {
         pid_t child = run([] { pause(); });
         std::this_thread::sleep_for(Millis(20 + 17 * round));
-        EXPECT_EQ(kill(child, SIGKILL), 0);
-        int status = wait_for(child);
-        EXPECT_TRUE(WIFSIGNALED(status));
+        kill_child(child);
     }
 }
 
@@ -190,16 +136,13 @@ TEST_F(ExitCore, PeerOfADeadProcessIsToldByTheRetries)
 {
     End here(device_a());
     int up[2];
-    int down[2];
     ASSERT_EQ(pipe(up), 0);
-    ASSERT_EQ(pipe(down), 0);
     Params params;
     params.timeout = 12;
     params.retry_cnt = 3;
     here.qp = std::make_unique<Qp>(here.pd.get(), here.send_cq.get(), here.recv_cq.get());
     std::uint32_t number = here.qp->number();
-    pid_t child = fork();
-    if (!child) {
+    pid_t child = in_child([&] {
         // It must not inherit the parent's objects in use: it makes its own.
         auto *there = new End(device_b());
         auto *me = new Context(device_a());
@@ -207,11 +150,10 @@ TEST_F(ExitCore, PeerOfADeadProcessIsToldByTheRetries)
         qp->to_init(params);
         qp->to_rtr(params.mirrored(), address_of(there->context, *me), number);
         std::uint32_t mine = qp->number();
-        if (write(up[1], &mine, sizeof(mine)) != sizeof(mine))
-            _exit(1);
-        pause();
-        _exit(0);
-    }
+        if (write(up[1], &mine, sizeof(mine)) == sizeof(mine))
+            pause();
+        return 1;
+    });
     std::uint32_t peer = 0;
     ASSERT_EQ(read(up[0], &peer, sizeof(peer)), ssize_t(sizeof(peer)));
     {
@@ -222,10 +164,9 @@ TEST_F(ExitCore, PeerOfADeadProcessIsToldByTheRetries)
     }
     here.qp->post(SendWr::send({}).id(1)); // waits: no receive there
     EXPECT_TRUE(here.send_cq.quiet());
-    EXPECT_EQ(kill(child, SIGKILL), 0);
-    wait_for(child);
+    kill_child(child);
     EXPECT_TRUE(is_error(here.send_cq.one(), 1, IBV_WC_RETRY_EXC_ERR));
-    for (int fd : {up[0], up[1], down[0], down[1]})
+    for (int fd : up)
         close(fd);
 }
 

@@ -2,14 +2,12 @@
 /// @file
 /// XRC domains that processes share, and what remains of them when one ends.
 #include <array>
-#include <csignal>
 #include <cstdlib>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/diagnose.h"
 #include "lib/pair.h"
+#include "lib/process.h"
 #include "lib/xrc.h"
 
 using namespace vt;
@@ -17,7 +15,7 @@ using namespace vt;
 namespace {
 
 /// Two processes and a file that names the domain.
-class XrcProcessCore : public testing::Test {
+class XrcProcessCore : public ProcessTest {
 protected:
     void SetUp() override
     {
@@ -32,15 +30,7 @@ protected:
     {
         for (int each : {fd, to_child[0], to_child[1], to_parent[0], to_parent[1]})
             close(each);
-        EXPECT_TRUE(eventually([this] { return in_use() == before; })) << "before:\n"
-                                                                       << before << "now:\n"
-                                                                       << in_use();
-    }
-    static std::string in_use()
-    {
-        std::string text;
-        shell("rdma resource show", &text);
-        return text;
+        ProcessTest::TearDown();
     }
     /// A number from the other process; 0 if it is gone.
     static std::uint32_t get(int from)
@@ -53,41 +43,15 @@ protected:
         if (write(to, &value, sizeof(value)) != sizeof(value))
             fail("write to a pipe", errno);
     }
-    /// Runs @p body in a child, which ends with its result, or 99.
-    template <typename Body>
-    pid_t run(Body body)
-    {
-        pid_t child = fork();
-        if (child)
-            return child;
-        try {
-            _exit(body());
-        } catch (const std::exception &error) {
-            fprintf(stderr, "child: %s\n", error.what());
-            _exit(99);
-        }
-    }
-    static int wait_for(pid_t child)
-    {
-        int status = -1;
-        if (!eventually([&] { return waitpid(child, &status, WNOHANG) == child; })) {
-            kill(child, SIGKILL);
-            waitpid(child, &status, 0);
-            ADD_FAILURE() << "the child did not end by itself";
-        }
-        return status;
-    }
-
     int fd = -1;
     int to_child[2]{};
     int to_parent[2]{};
-    std::string before = in_use();
 };
 
 /// The parent has the connection, the child the SRQ, the CQ and the memory.
 TEST_F(XrcProcessCore, ReceivesReachTheProcessThatHasTheSrq)
 {
-    pid_t child = run([this] {
+    pid_t child = in_child([this] {
         End me(device_b());
         Xrcd xrcd = open_xrcd(me.context.get(), fd);
         XrcSrq srq(me.pd.get(), xrcd.get(), me.recv_cq.get());
@@ -140,9 +104,7 @@ TEST_F(XrcProcessCore, ReceivesReachTheProcessThatHasTheSrq)
         initiator.post(to_srq(SendWr::write({near.sge(0, 50000)}, {address, rkey}).id(3), srqn));
         EXPECT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_WRITE));
         put(to_child[1], 1);
-        const int status = wait_for(child);
-        EXPECT_TRUE(WIFEXITED(status));
-        EXPECT_EQ(WEXITSTATUS(status), 7);
+        EXPECT_TRUE(ends_with(child, 7));
         /* With the process its SRQ is gone, and the connection with whoever uses it still. */
         initiator.post(to_srq(SendWr::send({}).id(4), srqn));
         EXPECT_TRUE(is_error(a.send_cq.one(), 4, IBV_WC_REM_ACCESS_ERR));
@@ -160,7 +122,7 @@ TEST_F(XrcProcessCore, TargetOutlivesItsCreatorIfItIsOpen)
         Buffer near = a.buffer(1 << 16);
         Buffer far = b.buffer(1 << 16);
         const std::uint32_t peer = initiator.number();
-        pid_t child = run([this, peer] {
+        pid_t child = in_child([this, peer] {
             auto *there = new Context(device_b());
             auto *back = new Context(device_a());
             auto *domain = new Xrcd(open_xrcd(there->get(), fd));
@@ -178,10 +140,8 @@ TEST_F(XrcProcessCore, TargetOutlivesItsCreatorIfItIsOpen)
         initiator.to_rtr({}, address_of(a.context, b.context), number);
         initiator.to_rts();
         for (std::uint64_t i = 0; i < 10; i++) {
-            if (i == 5) {
-                EXPECT_EQ(kill(child, SIGKILL), 0);
-                wait_for(child);
-            }
+            if (i == 5)
+                kill_child(child);
             fill(near.bytes(0, 9000), i);
             srq.post(i, {far.sge(0, 9000)});
             initiator.post(to_srq(SendWr::send({near.sge(0, 9000)}).id(i), srq.number()));
@@ -197,7 +157,7 @@ TEST_F(XrcProcessCore, TargetOutlivesItsCreatorIfItIsOpen)
 TEST_F(XrcProcessCore, KilledProcessesLeaveNothing)
 {
     for (int round = 0; round < 6; round++) {
-        pid_t child = run([this] {
+        pid_t child = in_child([this] {
             auto *a = new End(device_a());
             auto *b = new End(device_b());
             auto *domain = new Xrcd(open_xrcd(b->context.get(), fd));
@@ -222,8 +182,7 @@ TEST_F(XrcProcessCore, KilledProcessesLeaveNothing)
         });
         ASSERT_EQ(get(to_parent[0]), 1u);
         std::this_thread::sleep_for(Millis(13 * round));
-        EXPECT_EQ(kill(child, SIGKILL), 0);
-        EXPECT_TRUE(WIFSIGNALED(wait_for(child)));
+        kill_child(child);
     }
 }
 
