@@ -5,7 +5,6 @@
 #include <cstring>
 #include <thread>
 
-#include "lib/diagnose.h"
 #include "lib/window.h"
 
 using namespace vt;
@@ -266,8 +265,7 @@ TEST_F(MwCore, Type2IsBoundOnlyWhenItIsFree)
     Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_2);
     std::uint32_t rkey = mw->rkey;
     ASSERT_TRUE(bound(bind2(mw.get(), rkey, part(region, 0, 4096))));
-    b.qp->post(invalidate_wr(IBV_WR_LOCAL_INV, rkey).id(2));
-    EXPECT_TRUE(is(b.send_cq.one(), 2, IBV_WC_LOCAL_INV));
+    EXPECT_TRUE(invalidates(rkey));
     ASSERT_TRUE(bound(bind2(mw.get(), variant(rkey, 7), part(region, 4096, 4096))));
     EXPECT_TRUE(not_bound(bind2(mw.get(), variant(rkey, 8), part(region, 0, 4096))));
 }
@@ -318,8 +316,7 @@ TEST_F(MwCore, LocalInvalidateClosesForGood)
     Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_2);
     std::uint32_t rkey = mw->rkey;
     ASSERT_TRUE(bound(bind2(mw.get(), rkey, part(region, 0, 4096))));
-    b.qp->post(invalidate_wr(IBV_WR_LOCAL_INV, rkey).id(2));
-    EXPECT_TRUE(is(b.send_cq.one(), 2, IBV_WC_LOCAL_INV));
+    EXPECT_TRUE(invalidates(rkey));
     EXPECT_TRUE(refused(write({region.address(), rkey}, 8)));
     // All that can be guessed: every variant of the key.
     for (unsigned low = 0; low < 256; low += 51) {
@@ -443,8 +440,7 @@ TEST_F(MwTest, UcBindsToo)
     fill(local.bytes(), 13);
     EXPECT_TRUE(is(write({region.address(), mw->rkey}, 4096), 1, IBV_WC_RDMA_WRITE));
     EXPECT_TRUE(eventually([&] { return bool(filled(region.bytes(0, 4096), 13)); }));
-    b.qp->post(invalidate_wr(IBV_WR_LOCAL_INV, mw->rkey).id(2));
-    EXPECT_TRUE(is(b.send_cq.one(), 2, IBV_WC_LOCAL_INV));
+    EXPECT_TRUE(invalidates(mw->rkey));
     fill(region.bytes(), kSeed);
     EXPECT_TRUE(is(write({region.address(), mw->rkey}, 4096), 1, IBV_WC_RDMA_WRITE));
     std::this_thread::sleep_for(kQuiet);

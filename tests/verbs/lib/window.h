@@ -3,7 +3,7 @@
 /// Memory windows: how they are bound, and a pair whose one end binds.
 #pragma once
 
-#include "pair.h"
+#include "request.h"
 
 namespace vt {
 
@@ -52,21 +52,12 @@ inline SendWr invalidate_wr(ibv_wr_opcode opcode, std::uint32_t rkey, Sges sges 
 }
 
 /// a asks for things of b's memory, b binds.
-class MwTest : public PairTest {
+class MwTest : public RequestTest {
 protected:
     void SetUp() override
     {
         fill(region.bytes(), kSeed);
-        params.timeout = 12;
-        start({}, params);
-    }
-
-    /// After what has moved both QPs to ERR.
-    void anew()
-    {
-        a.qp.reset();
-        b.qp.reset();
-        start({}, params);
+        RequestTest::SetUp();
     }
 
     /// A second pair over the same CQs.
@@ -100,38 +91,26 @@ protected:
         b.qp->post(bind_wr(mw, rkey, info).id(50));
         return b.send_cq.one();
     }
+    /// Does b invalidate the window by its key?
+    testing::AssertionResult invalidates(std::uint32_t rkey) const
+    {
+        b.qp->post(invalidate_wr(IBV_WR_LOCAL_INV, rkey).id(2));
+        return is(b.send_cq.one(), 2, IBV_WC_LOCAL_INV);
+    }
     static testing::AssertionResult bound(const ibv_wc &wc) { return is(wc, 50, IBV_WC_BIND_MW); }
     static testing::AssertionResult not_bound(const ibv_wc &wc)
     {
         return is_error(wc, 50, IBV_WC_MW_BIND_ERR);
     }
 
-    ibv_wc write(Remote to, std::size_t length, const Qp *qp = nullptr)
-    {
-        (qp ? qp : a.qp.get())->post(SendWr::write({local.sge(0, length)}, to).id(1));
-        return a.send_cq.one();
-    }
-    ibv_wc read(Remote from, std::size_t length)
-    {
-        a.qp->post(SendWr::read({local.sge(0, length)}, from).id(1));
-        return a.send_cq.one();
-    }
-    ibv_wc add(Remote at)
-    {
-        a.qp->post(SendWr::fetch_add(local.sge(0, 8), at, 1).id(1));
-        return a.send_cq.one();
-    }
-
     /// Does the peer get a remote access error, and @p b's memory stays as it was?
     testing::AssertionResult refused(const ibv_wc &wc) const
     {
-        if (auto result = is_error(wc, 1, IBV_WC_REM_ACCESS_ERR); !result)
+        if (auto result = RequestTest::refused(wc); !result)
             return result;
         return filled(region.bytes(), kSeed);
     }
 
-    Params params;
-    Buffer local = a.buffer(1 << 16);
     Buffer region = b.buffer(kRegion, kBindable);
     std::unique_ptr<Qp> a2, b2;
 };
