@@ -27,6 +27,10 @@ protected:
     {
         return SendWr::atomic_write(near.sge(from, 8), to);
     }
+    ibv_qp *create_ex(std::uint64_t ops) const
+    {
+        return try_create_ex(a.pd.get(), a.send_cq.get(), a.recv_cq.get(), {}, ops);
+    }
     void expect_refused(SendWr bad, ibv_wc_status status)
     {
         std::memset(far.data(), 0x5a, 4096);
@@ -86,16 +90,8 @@ TEST_F(AtomicWriteCore, ValueMayBeInPiecesOrInline)
 TEST_F(AtomicWriteCore, ExtendedInterfaceTakesTheValueItself)
 {
     make();
-    ibv_qp_init_attr plain = QpConfig{}.attr(a.send_cq.get(), a.recv_cq.get());
-    ibv_qp_init_attr_ex init{};
-    init.send_cq = plain.send_cq;
-    init.recv_cq = plain.recv_cq;
-    init.cap = plain.cap;
-    init.qp_type = plain.qp_type;
-    init.pd = a.pd.get();
-    init.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_RDMA_WRITE;
-    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    a.qp = std::make_unique<Qp>(need(ibv_create_qp_ex(a.context.get(), &init), "create_qp_ex"));
+    a.qp = std::make_unique<Qp>(need(
+        create_ex(IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_RDMA_WRITE), "ibv_create_qp_ex"));
     connect();
     ibv_qp_ex *ex = ibv_qp_to_qp_ex(a.qp->get());
 
@@ -307,17 +303,8 @@ TEST_F(AtomicWriteCore, FlushIsNotSupportedAndSaysSo)
     std::memcpy(&flush.fields().opcode, &flush_opcode, sizeof(flush_opcode));
     EXPECT_EQ(a.qp->try_post(flush), EINVAL);
 
-    ibv_qp_init_attr plain = QpConfig{}.attr(a.send_cq.get(), a.recv_cq.get());
-    ibv_qp_init_attr_ex init{};
-    init.send_cq = plain.send_cq;
-    init.recv_cq = plain.recv_cq;
-    init.cap = plain.cap;
-    init.qp_type = plain.qp_type;
-    init.pd = a.pd.get();
-    init.send_ops_flags = flush_ops;
-    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     errno = 0;
-    EXPECT_EQ(ibv_create_qp_ex(a.context.get(), &init), nullptr);
+    EXPECT_EQ(create_ex(flush_ops), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
 
     errno = 0;

@@ -18,19 +18,9 @@ constexpr std::uint64_t kUcOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA
                                  IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 constexpr std::uint64_t kUdOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 
-ibv_qp *create_ex(const End &end, ibv_pd *pd, const QpConfig &config, std::uint64_t ops)
+ibv_qp *create_ex(const End &end, const QpConfig &config, std::uint64_t ops)
 {
-    ibv_qp_init_attr plain = config.attr(end.send_cq.get(), end.recv_cq.get());
-    ibv_qp_init_attr_ex init{};
-    init.send_cq = plain.send_cq;
-    init.recv_cq = plain.recv_cq;
-    init.cap = plain.cap;
-    init.qp_type = plain.qp_type;
-    init.sq_sig_all = plain.sq_sig_all;
-    init.pd = pd;
-    init.send_ops_flags = ops;
-    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    return ibv_create_qp_ex(end.context.get(), &init);
+    return try_create_ex(end.pd.get(), end.send_cq.get(), end.recv_cq.get(), config, ops);
 }
 
 /// a posts by ibv_wr_*, b is a plain QP.
@@ -40,8 +30,7 @@ protected:
     {
         QpConfig config{.type = type, .send_sge = 8, .recv_sge = 8, .inline_data = 256};
         make(config, config);
-        a.qp = std::make_unique<Qp>(
-            need(create_ex(a, a.pd.get(), config, ops), "ibv_create_qp_ex"));
+        a.qp = std::make_unique<Qp>(need(create_ex(a, config, ops), "ibv_create_qp_ex"));
         ex = need(ibv_qp_to_qp_ex(a.qp->get()), "ibv_qp_to_qp_ex");
         connect();
     }
@@ -284,7 +273,7 @@ TEST_F(WrCore, OperationsThatTheTypeDoesNotHaveAreRefused)
                              {IBV_QPT_UC, kRcOps},
                              {IBV_QPT_UD, kUcOps},
                              {IBV_QPT_RC, std::uint64_t(1) << 40}}) {
-        ibv_qp *made = create_ex(a, a.pd.get(), {.type = type}, ops);
+        ibv_qp *made = create_ex(a, {.type = type}, ops);
         EXPECT_EQ(made, nullptr) << "type " << type << ", ops " << ops;
         if (made)
             ibv_destroy_qp(made);

@@ -386,17 +386,11 @@ TEST_F(MwCore, OneRoundAfterAnother)
 
 TEST_F(MwCore, ExtendedPosting)
 {
-    ibv_qp_init_attr_ex init{};
-    init.send_cq = b.send_cq.get();
-    init.recv_cq = b.recv_cq.get();
-    init.cap = {8, 8, 2, 2, 0};
-    init.qp_type = IBV_QPT_RC;
-    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    init.pd = b.pd.get();
-    init.send_ops_flags = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV |
-                          IBV_QP_EX_WITH_SEND_WITH_INV;
+    constexpr std::uint64_t kOps = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV |
+                                   IBV_QP_EX_WITH_SEND_WITH_INV;
     a2 = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
-    b2 = std::make_unique<Qp>(need(ibv_create_qp_ex(b.context.get(), &init), "ibv_create_qp_ex"));
+    b2 = std::make_unique<Qp>(need(
+        try_create_ex(b.pd.get(), b.send_cq.get(), b.recv_cq.get(), {}, kOps), "ibv_create_qp_ex"));
     vt::connect(a.context, *a2, b.context, *b2, params);
     ibv_qp_ex *qpx = ibv_qp_to_qp_ex(b2->get());
     Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_2);

@@ -28,6 +28,23 @@ ibv_qp_init_attr QpConfig::attr(ibv_cq *send_cq, ibv_cq *recv_cq) const
     return init;
 }
 
+ibv_qp *try_create_ex(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const QpConfig &config,
+                      std::uint64_t ops)
+{
+    ibv_qp_init_attr plain = config.attr(send_cq, recv_cq);
+    ibv_qp_init_attr_ex init{};
+    init.send_cq = plain.send_cq;
+    init.recv_cq = plain.recv_cq;
+    init.srq = plain.srq;
+    init.cap = plain.cap;
+    init.qp_type = plain.qp_type;
+    init.sq_sig_all = plain.sq_sig_all;
+    init.pd = pd;
+    init.send_ops_flags = ops;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    return ibv_create_qp_ex(pd->context, &init);
+}
+
 ibv_ah_attr address_of(const Context &from, const Context &to, const Params &params)
 {
     ibv_ah_attr attr{};

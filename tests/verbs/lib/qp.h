@@ -29,6 +29,10 @@ struct QpConfig {
     ibv_qp_init_attr attr(ibv_cq *send_cq, ibv_cq *recv_cq) const;
 };
 
+/// A QP that ibv_wr_* posts @p ops (IBV_QP_EX_WITH_...) to. May return null, with errno.
+ibv_qp *try_create_ex(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const QpConfig &config,
+                      std::uint64_t ops);
+
 /// What connect() and the single transitions set.
 struct Params {
     ibv_mtu mtu = IBV_MTU_1024;
