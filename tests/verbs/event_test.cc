@@ -225,12 +225,6 @@ protected:
         shell("ip link delete roxev0");
         EXPECT_TRUE(eventually([] { return access("/sys/class/infiniband/roxevent", F_OK) != 0; }));
     }
-    static void run(const std::string &command)
-    {
-        std::string output;
-        if (shell(command, &output))
-            fail(command + ": " + output);
-    }
 
     /// Objects of every kind, as a program holds them when its device goes.
     struct Program {

@@ -108,12 +108,6 @@ protected:
     }
 
 private:
-    static void run(const std::string &command)
-    {
-        std::string output;
-        if (shell(command, &output))
-            fail(command + ": " + output);
-    }
     /// `tc qdisc OPERATION` of the root of each netdev that frames pass.
     static std::vector<std::string> commands(const std::string &operation)
     {

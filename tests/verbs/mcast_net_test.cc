@@ -48,13 +48,6 @@ int index_of(const Context &context, const std::string &address)
     return -1;
 }
 
-void run(const std::string &command)
-{
-    std::string output;
-    if (shell(command, &output))
-        fail(command + ": " + output);
-}
-
 /// Has a netdev of the far namespace joined this group?
 bool joined(const std::string &netdev, const std::string &group)
 {

@@ -236,11 +236,6 @@ TEST_F(PkeyCore, UdCompletionNamesTheEntry)
 
 TEST_F(PkeyCore, LengthOfTheTableIsAsked)
 {
-    auto run = [](const std::string &command) {
-        std::string output;
-        if (shell(command, &output))
-            fail(command + ": " + output);
-    };
     auto set_length = [](const char *length) {
         std::ofstream file("/sys/module/rox/parameters/pkey_table_len");
         file << length << std::flush;

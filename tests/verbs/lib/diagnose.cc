@@ -8,6 +8,8 @@
 
 #include <sys/wait.h>
 
+#include "error.h"
+
 namespace vt {
 
 namespace {
@@ -77,6 +79,13 @@ int shell(const std::string &command, std::string *output)
     if (output)
         *output = text;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void run(const std::string &command)
+{
+    std::string output;
+    if (shell(command, &output))
+        fail(command + ": " + output);
 }
 
 const char *name_of(ibv_qp_state state)

@@ -19,6 +19,9 @@ std::string state_of_everything();
 /// Runs a shell command; its output in @p output if wanted. Returns the exit status.
 int shell(const std::string &command, std::string *output = nullptr);
 
+/// The same where it must succeed.
+void run(const std::string &command);
+
 const char *name_of(ibv_qp_state state);
 
 } // namespace vt
