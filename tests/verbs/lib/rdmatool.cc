@@ -110,6 +110,17 @@ bool Record::lists(const std::string &field, std::uint64_t value) const
     return false;
 }
 
+testing::AssertionResult shows(const Record &record,
+                               std::initializer_list<std::pair<const char *, std::uint64_t>> wanted)
+{
+    std::string wrong;
+    for (const auto &[field, value] : wanted)
+        if (record.number(field) != value)
+            wrong += std::string(" ") + field + " is " + record.text(field) + ", not " +
+                     std::to_string(value) + ";";
+    return wrong.empty() ? testing::AssertionSuccess() : testing::AssertionFailure() << wrong;
+}
+
 Records rdma_tool(const std::string &arguments)
 {
     std::string output;

@@ -4,9 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace vt {
 
@@ -26,6 +30,10 @@ private:
 };
 
 using Records = std::vector<Record>;
+
+/// Are these fields of @p record these numbers? Says which are not.
+testing::AssertionResult shows(
+    const Record &record, std::initializer_list<std::pair<const char *, std::uint64_t>> wanted);
 
 /// Runs `rdma -j -dd @p arguments`; fails if the program does.
 Records rdma_tool(const std::string &arguments);
