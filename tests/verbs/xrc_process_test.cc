@@ -32,83 +32,97 @@ protected:
             close(each);
         ProcessTest::TearDown();
     }
-    /// A number from the other process; 0 if it is gone.
-    static std::uint32_t get(int from)
+    /// What the other process has put; zeros if it is gone.
+    template <typename T = std::uint32_t>
+    static T get(int from)
     {
-        std::uint32_t value = 0;
-        return read(from, &value, sizeof(value)) == sizeof(value) ? value : 0;
+        T value{};
+        return read(from, &value, sizeof(value)) == sizeof(value) ? value : T{};
     }
-    static void put(int to, std::uint32_t value)
+    template <typename T = std::uint32_t>
+    static void put(int to, T value)
     {
         if (write(to, &value, sizeof(value)) != sizeof(value))
             fail("write to a pipe", errno);
     }
+
+    /* A parent that has the connection, and a child that has the SRQ, the CQ and the memory. */
+
+    static constexpr std::size_t kMessages = 20, kSlot = 20000, kWritten = 50000;
+
+    /// Where the child takes messages, and where the parent may write.
+    struct Place {
+        std::uint32_t srqn;
+        std::uint32_t rkey;
+        std::uint64_t address;
+    };
+    static std::size_t size(std::uint64_t message) { return 15000 + message; }
+
+    /// The child's part of ReceivesReachTheProcessThatHasTheSrq, and what it ends with: 7 if all
+    /// came as it should.
+    int receive() const
+    {
+        End me(device_b());
+        Xrcd xrcd = open_xrcd(me.context.get(), fd);
+        XrcSrq srq(me.pd.get(), xrcd.get(), me.recv_cq.get());
+        Buffer messages = me.buffer(kMessages * kSlot);
+        Buffer written = me.buffer(kWritten);
+        for (std::uint64_t i = 0; i < kMessages; i++)
+            srq.post(i, {messages.sge(i * kSlot, kSlot)});
+        put(to_parent[1], Place{srq.number(), written.rkey(), written.address()});
+        const auto target = get(to_child[0]);
+        for (std::uint64_t i = 0; i < kMessages; i++) {
+            ibv_wc wc = me.recv_cq.one();
+            if (!is(wc, i, IBV_WC_RECV) || wc.qp_num != target || wc.byte_len != size(i) ||
+                !filled(messages.bytes(i * kSlot, size(i)), i))
+                return 1;
+        }
+        get(to_child[0]); // the WRITE is complete
+        return filled(written.bytes(), 500) ? 7 : 2;
+    }
+
     int fd = -1;
     int to_child[2]{};
     int to_parent[2]{};
 };
 
-/// The parent has the connection, the child the SRQ, the CQ and the memory.
 TEST_F(XrcProcessCore, ReceivesReachTheProcessThatHasTheSrq)
 {
-    pid_t child = in_child([this] {
-        End me(device_b());
-        Xrcd xrcd = open_xrcd(me.context.get(), fd);
-        XrcSrq srq(me.pd.get(), xrcd.get(), me.recv_cq.get());
-        Buffer buffer = me.buffer(1 << 20);
-        for (std::uint64_t i = 0; i < 20; i++)
-            srq.post(i, {buffer.sge(i * 20000, 20000)});
-        put(to_parent[1], srq.number());
-        put(to_parent[1], buffer.rkey());
-        put(to_parent[1], static_cast<std::uint32_t>(buffer.address(800000) >> 32));
-        put(to_parent[1], static_cast<std::uint32_t>(buffer.address(800000)));
-        const std::uint32_t target = get(to_child[0]);
-        for (std::uint64_t i = 0; i < 20; i++) {
-            ibv_wc wc = me.recv_cq.one();
-            if (!is(wc, i, IBV_WC_RECV) || wc.qp_num != target || wc.byte_len != 15000 + i ||
-                !filled(buffer.bytes(i * 20000, 15000 + i), i))
-                return 1;
-        }
-        get(to_child[0]); // the WRITE is complete
-        return filled(buffer.bytes(800000, 50000), 500) ? 7 : 2;
-    });
-    {
-        End a(device_a());
-        End b(device_b());
-        Xrcd xrcd = open_xrcd(b.context.get(), fd);
-        XrcSrq own(b.pd.get(), xrcd.get(), b.recv_cq.get());
-        Qp initiator(xrc_initiator(a.pd.get(), a.send_cq.get()));
-        Qp target(xrc_target(b.context.get(), xrcd.get()));
-        Buffer near = a.buffer(1 << 20);
-        Buffer mine = b.buffer(1 << 20);
-        vt::connect(a.context, initiator, b.context, target);
-        const std::uint32_t srqn = get(to_parent[0]);
-        const std::uint32_t rkey = get(to_parent[0]);
-        const std::uint64_t high = get(to_parent[0]);
-        const std::uint64_t address = high << 32 | get(to_parent[0]);
-        ASSERT_NE(srqn, 0u);
-        put(to_child[1], target.number());
-        /* One for the child, one for ourselves. */
-        for (std::uint64_t i = 0; i < 20; i++) {
-            fill(near.bytes(0, 15000 + i), i);
-            own.post(i, {mine.sge(0, 20000)});
-            initiator.post({to_srq(SendWr::send({near.sge(0, 15000 + i)}).id(1), srqn),
-                            to_srq(SendWr::send({near.sge(0, 15000 + i)}).id(2), own.number())});
-            ASSERT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND)) << i;
-            ASSERT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND)) << i;
-            ASSERT_TRUE(is(b.recv_cq.one(), i, IBV_WC_RECV));
-            ASSERT_TRUE(filled(mine.bytes(0, 15000 + i), i));
-        }
-        EXPECT_TRUE(b.recv_cq.quiet(Millis(1)));
-        fill(near.bytes(0, 50000), 500);
-        initiator.post(to_srq(SendWr::write({near.sge(0, 50000)}, {address, rkey}).id(3), srqn));
-        EXPECT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_WRITE));
-        put(to_child[1], 1);
-        EXPECT_TRUE(ends_with(child, 7));
-        /* With the process its SRQ is gone, and the connection with whoever uses it still. */
-        initiator.post(to_srq(SendWr::send({}).id(4), srqn));
-        EXPECT_TRUE(is_error(a.send_cq.one(), 4, IBV_WC_REM_ACCESS_ERR));
+    pid_t child = in_child([this] { return receive(); });
+    End a(device_a());
+    End b(device_b());
+    Xrcd xrcd = open_xrcd(b.context.get(), fd);
+    XrcSrq own(b.pd.get(), xrcd.get(), b.recv_cq.get());
+    Qp initiator(xrc_initiator(a.pd.get(), a.send_cq.get()));
+    Qp target(xrc_target(b.context.get(), xrcd.get()));
+    Buffer near = a.buffer(kWritten);
+    Buffer mine = b.buffer(kSlot);
+    vt::connect(a.context, initiator, b.context, target);
+    const auto there = get<Place>(to_parent[0]);
+    ASSERT_NE(there.srqn, 0u);
+    put(to_child[1], target.number());
+    /* One for the child, one for ourselves. */
+    for (std::uint64_t i = 0; i < kMessages; i++) {
+        const ibv_sge message = near.sge(0, size(i));
+        fill(near.bytes(0, size(i)), i);
+        own.post(i, {mine.sge(0, kSlot)});
+        initiator.post({to_srq(SendWr::send({message}).id(1), there.srqn),
+                        to_srq(SendWr::send({message}).id(2), own.number())});
+        ASSERT_TRUE(is(a.send_cq.one(), 1, IBV_WC_SEND)) << i;
+        ASSERT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND)) << i;
+        ASSERT_TRUE(is(b.recv_cq.one(), i, IBV_WC_RECV));
+        ASSERT_TRUE(filled(mine.bytes(0, size(i)), i));
     }
+    EXPECT_TRUE(b.recv_cq.quiet(Millis(1)));
+    fill(near.bytes(), 500);
+    initiator.post(to_srq(SendWr::write({near.sge(0, kWritten)}, {there.address, there.rkey}).id(3),
+                          there.srqn));
+    EXPECT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_WRITE));
+    put(to_child[1], 1u);
+    EXPECT_TRUE(ends_with(child, 7));
+    /* With the process its SRQ is gone, and the connection with whoever uses it still. */
+    initiator.post(to_srq(SendWr::send({}).id(4), there.srqn));
+    EXPECT_TRUE(is_error(a.send_cq.one(), 4, IBV_WC_REM_ACCESS_ERR));
 }
 
 TEST_F(XrcProcessCore, TargetOutlivesItsCreatorIfItIsOpen)
@@ -176,7 +190,7 @@ TEST_F(XrcProcessCore, KilledProcessesLeaveNothing)
                     to_srq(SendWr::read({near->sge(0, 4 << 20)}, remote(*far)), srq->number()));
             }
             initiator->post(to_srq(SendWr::send({near->sge(0, 4 << 20)}), srq->number()));
-            put(to_parent[1], 1);
+            put(to_parent[1], 1u);
             pause();
             return 1;
         });
