@@ -17,7 +17,6 @@
 #   event_watch / event_seen TYPE   the asynchronous events of $ROX1 from now on
 #   gid_add / gid_delete NS DEV ROX ADDRESS/LENGTH   an address, and waits for its GID
 
-TRAFFIC=${ROX_BUILD:-build}/tests/net/traffic
 PATIENT='-t 18 -r 7'
 HASTY='-t 15 -r 3'
 
