@@ -67,6 +67,7 @@ static void rox_device_odp_caps(struct ib_odp_caps *caps)
 					       IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC;
 	caps->per_transport_caps.uc_odp_caps = send_recv | IB_ODP_SUPPORT_WRITE;
 	caps->per_transport_caps.ud_odp_caps = send_recv;
+	caps->per_transport_caps.xrc_odp_caps = caps->per_transport_caps.rc_odp_caps;
 }
 
 static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
