@@ -7,6 +7,8 @@
 #include <cstring>
 #include <thread>
 
+#include <sys/mman.h>
+
 #include "lib/pair.h"
 
 using namespace vt;
@@ -257,6 +259,87 @@ TEST_F(AtomicWriteCore, WhatWasWrittenBeforeIsThereWhenItIs)
         ASSERT_TRUE(is(a.send_cq.one(), round, IBV_WC_ATOMIC_WRITE));
     }
 }
+
+/* ---- memory on demand ---- */
+
+class AtomicWriteOdpCore : public PairTest {
+protected:
+    static constexpr std::size_t kPage = 4096, kPages = 64;
+
+    /// No retries: a page fault must not need one.
+    void begin()
+    {
+        Params params;
+        params.rnr_retry = 0;
+        start({}, params);
+    }
+    ibv_wc move(std::size_t from, std::size_t to)
+    {
+        a.qp->post(SendWr::atomic_write(near.sge(from, 8), remote(far, to)).id(1));
+        return a.send_cq.one();
+    }
+    testing::AssertionResult moved(const ibv_wc &wc) { return is(wc, 1, IBV_WC_ATOMIC_WRITE); }
+
+    Buffer near = a.buffer(kPages * kPage, kOnDemand);
+    Buffer far = b.buffer(kPages * kPage, kOnDemand);
+};
+
+TEST_F(AtomicWriteOdpCore, PagesThatWereNeverTouched)
+{
+    begin();
+    near.word(0) = 7;
+    for (std::size_t page = 1; page < kPages; page += 9) {
+        ASSERT_TRUE(moved(move(0, page * kPage + 16))) << page;
+        EXPECT_EQ(far.word(page * kPage + 16), 7u);
+        EXPECT_TRUE(all(far.bytes(page * kPage, 16), 0));
+        EXPECT_TRUE(all(far.bytes(page * kPage + 24, 64), 0));
+    }
+    std::memset(far.data(), 0xff, kPage);
+    ASSERT_TRUE(moved(move(5 * kPage, 8)));
+    EXPECT_EQ(far.word(8), 0u) << "a source that was never touched";
+    // The value from two pages, one of them given up.
+    near.word(9 * kPage) = 0x1122334455667788;
+    std::memset(near.data() + 9 * kPage - 4, 0x99, 4);
+    ASSERT_EQ(::madvise(near.data() + 8 * kPage, kPage, MADV_DONTNEED), 0);
+    a.qp->post(SendWr::atomic_write(near.sge(9 * kPage - 4, 8), remote(far, 16)).id(2));
+    ASSERT_TRUE(is(a.send_cq.one(), 2, IBV_WC_ATOMIC_WRITE));
+    EXPECT_EQ(far.word(16), 0x5566778800000000U);
+}
+
+TEST_F(AtomicWriteOdpCore, PagesThatAreTakenAwayInBetween)
+{
+    begin();
+    for (std::uint64_t round = 1; round <= 40; round++) {
+        near.word(0) = round;
+        // The bytes before it and the word itself are on pages that are not there.
+        fill(near.bytes(kPage, 20 * kPage), round);
+        ASSERT_EQ(::madvise(far.data(), far.size(), MADV_DONTNEED), 0);
+        a.qp->post({SendWr::write({near.sge(kPage, 20 * kPage)}, remote(far, kPage)).unsignaled(),
+                    SendWr::atomic_write(near.sge(0, 8), remote(far, 40 * kPage)).id(1),
+                    SendWr::read({near.sge(30 * kPage, 8)}, remote(far, 40 * kPage)).id(2)});
+        ASSERT_TRUE(moved(a.send_cq.one()));
+        ASSERT_TRUE(is(a.send_cq.one(), 2, IBV_WC_RDMA_READ));
+        ASSERT_EQ(far.word(40 * kPage), round);
+        ASSERT_EQ(near.word(30 * kPage), round);
+        ASSERT_TRUE(filled(far.bytes(kPage, 20 * kPage), round));
+    }
+}
+
+TEST_F(AtomicWriteOdpCore, PagesThatMayNotBeWrittenOrAreNotThere)
+{
+    begin();
+    near.word(0) = 3;
+    far.word(kPage) = 5;
+    ASSERT_EQ(::mprotect(far.data() + kPage, kPage, PROT_READ), 0);
+    EXPECT_TRUE(is_error(move(0, kPage), 1, IBV_WC_REM_ACCESS_ERR));
+    EXPECT_EQ(far.word(kPage), 5u);
+    begin();
+    ASSERT_EQ(::mprotect(near.data() + kPage, kPage, PROT_NONE), 0);
+    EXPECT_TRUE(is_error(move(kPage, 0), 1, IBV_WC_LOC_PROT_ERR));
+    EXPECT_EQ(far.word(0), 0u);
+}
+
+/* ---- several processors ---- */
 
 TEST_F(AtomicWriteCore, NobodySeesHalfOfIt)
 {

@@ -107,6 +107,54 @@ TEST_F(MwCore, EachRightIsAskedFor)
     EXPECT_TRUE(all(local.bytes(), 0));
 }
 
+TEST_F(MwCore, AtomicWriteReachesWhatIsBound)
+{
+    constexpr std::size_t kAt = 4096, kLength = 4096 + 12;
+    constexpr std::uint64_t kValue = 0x0123456789abcdef;
+    Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_1);
+    ASSERT_TRUE(bound(bind1(mw.get(), part(region, kAt, kLength, IBV_ACCESS_REMOTE_WRITE))));
+    local.word(0) = kValue;
+    // The last one has four bytes in the window and four behind it.
+    for (std::size_t at : {kAt - 8, kAt + kLength - 4, kAt + kLength + 4}) {
+        EXPECT_TRUE(refused(atomic_write({region.address(at), mw->rkey}))) << at;
+        anew();
+    }
+    for (std::size_t at : {kAt, kAt + 4088, kAt + 4096}) {
+        EXPECT_TRUE(is(atomic_write({region.address(at), mw->rkey}), 1, IBV_WC_ATOMIC_WRITE)) << at;
+        EXPECT_EQ(region.word(at), kValue) << at;
+        EXPECT_TRUE(filled(region.bytes(at - 8, 8), kSeed, at - 8)) << at;
+        EXPECT_TRUE(filled(region.bytes(at + 8, 8), kSeed, at + 8)) << at;
+        fill(region.bytes(), kSeed);
+    }
+    EXPECT_TRUE(
+        is_error(atomic_write({region.address(kAt + 4), mw->rkey}), 1, IBV_WC_REM_INV_REQ_ERR));
+}
+
+TEST_F(MwCore, AtomicWriteAsksForTheRightToWrite)
+{
+    local.word(0) = 1;
+    Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_2);
+    ASSERT_TRUE(
+        bound(bind2(mw.get(), mw->rkey,
+                    part(region, 0, 4096, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC))));
+    EXPECT_TRUE(refused(atomic_write({region.address(), mw->rkey})));
+}
+
+TEST_F(MwCore, AtomicWriteEndsWithTheWindow)
+{
+    start_second();
+    local.word(0) = 77;
+    Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_2);
+    ASSERT_TRUE(bound(bind2(mw.get(), mw->rkey, part(region, 0, 4096))));
+    a2->post(SendWr::atomic_write(local.sge(0, 8), {region.address(), mw->rkey}).id(1));
+    EXPECT_TRUE(refused(a.send_cq.one())) << "of another QP";
+    EXPECT_TRUE(is(atomic_write({region.address(), mw->rkey}), 1, IBV_WC_ATOMIC_WRITE));
+    EXPECT_EQ(region.word(0), 77u);
+    EXPECT_TRUE(invalidates(mw->rkey));
+    fill(region.bytes(), kSeed);
+    EXPECT_TRUE(refused(atomic_write({region.address(), mw->rkey})));
+}
+
 TEST_F(MwCore, WindowGivesWhatTheRegionKeepsFromPeers)
 {
     Buffer closed = b.buffer(4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);

@@ -20,7 +20,6 @@ using namespace vt;
 
 namespace {
 
-constexpr int kOdp = kAllAccess | IBV_ACCESS_ON_DEMAND;
 constexpr std::size_t kPage = 4096;
 /* Not a multiple of the 256 KiB that are fetched at once, nor of 2 MiB. */
 constexpr std::size_t kSize = 600 * 1024;
@@ -122,7 +121,7 @@ protected:
     }
 
     Buffer pinned = a.buffer(kSize);
-    Buffer on_demand = b.buffer(kSize, kOdp);
+    Buffer on_demand = b.buffer(kSize, kOnDemand);
 };
 
 TEST_F(OdpCore, CapabilitiesAreThoseTestedHere)
@@ -136,6 +135,7 @@ TEST_F(OdpCore, CapabilitiesAreThoseTestedHere)
               both | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC);
     EXPECT_EQ(attr.odp_caps.per_transport_caps.uc_odp_caps, both | IBV_ODP_SUPPORT_WRITE);
     EXPECT_EQ(attr.odp_caps.per_transport_caps.ud_odp_caps, both);
+    EXPECT_EQ(attr.xrc_odp_caps, attr.odp_caps.per_transport_caps.rc_odp_caps);
 }
 
 TEST_F(OdpCore, RegistrationTouchesNothing)
@@ -158,7 +158,7 @@ TEST_F(OdpCore, ReadOfPagesThatWereNeverTouchedGivesZeros)
 
 TEST_F(OdpCore, WriteAfterReadDoesNotWriteToTheZeroPage)
 {
-    Buffer other = b.buffer(kSize, kOdp);
+    Buffer other = b.buffer(kSize, kOnDemand);
     EXPECT_TRUE(is(do_read(pinned, on_demand, kSize), 1, IBV_WC_RDMA_READ));
     expect_write(pinned, on_demand, 3);
     EXPECT_TRUE(all(other.bytes(), 0));
@@ -166,8 +166,8 @@ TEST_F(OdpCore, WriteAfterReadDoesNotWriteToTheZeroPage)
 
 TEST_F(OdpCore, LocalSourceAndTarget)
 {
-    Buffer local = a.buffer(kSize, kOdp);
-    Buffer back = a.buffer(kSize, kOdp);
+    Buffer local = a.buffer(kSize, kOnDemand);
+    Buffer back = a.buffer(kSize, kOnDemand);
     expect_write(local, on_demand, 4);
     EXPECT_TRUE(is(do_read(back, on_demand, kSize), 1, IBV_WC_RDMA_READ));
     EXPECT_TRUE(filled(back.bytes(), 4));
@@ -175,7 +175,7 @@ TEST_F(OdpCore, LocalSourceAndTarget)
 
 TEST_F(OdpCore, SourceThatWasNeverTouchedSendsZeros)
 {
-    Buffer local = a.buffer(kSize, kOdp);
+    Buffer local = a.buffer(kSize, kOnDemand);
     fill(on_demand.bytes(), 1);
     EXPECT_TRUE(is(do_write(local, on_demand, kSize), 1, IBV_WC_RDMA_WRITE));
     EXPECT_TRUE(all(on_demand.bytes(), 0));
@@ -183,7 +183,7 @@ TEST_F(OdpCore, SourceThatWasNeverTouchedSendsZeros)
 
 TEST_F(OdpCore, SendAndReceiveOverManyElements)
 {
-    Buffer local = a.buffer(kSize, kOdp);
+    Buffer local = a.buffer(kSize, kOnDemand);
     fill(local.bytes(), 5);
     b.qp->post_recv(7, {on_demand.sge(10, 5000), on_demand.sge(200000, 300000)});
     a.qp->post(SendWr::send({local.sge(1, 100000), local.sge(300000, 200000)}).id(8));
@@ -197,7 +197,7 @@ TEST_F(OdpCore, SendAndReceiveOverManyElements)
 
 TEST_F(OdpCore, AtomicsOnPagesThatWereNeverTouched)
 {
-    Buffer result = a.buffer(2 * kPage, kOdp);
+    Buffer result = a.buffer(2 * kPage, kOnDemand);
     a.qp->post(SendWr::fetch_add(result.sge(0, 8), vt::remote(on_demand, 5 * kPage), 3).id(1));
     EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_FETCH_ADD));
     a.qp->post(
@@ -224,7 +224,7 @@ TEST_F(OdpCore, SharedReceiveQueue)
 
 TEST_F(OdpCore, UnreliableConnection)
 {
-    Buffer local = a.buffer(kSize, kOdp);
+    Buffer local = a.buffer(kSize, kOnDemand);
     start({.type = IBV_QPT_UC}, params());
     b.qp->post_recv(7, {on_demand.sge(0, kSize)});
     fill(local.bytes(), 7);
@@ -236,7 +236,7 @@ TEST_F(OdpCore, UnreliableConnection)
 
 TEST_F(OdpCore, Datagrams)
 {
-    Buffer local = a.buffer(kPage, kOdp);
+    Buffer local = a.buffer(kPage, kOnDemand);
     start({.type = IBV_QPT_UD}, params());
     Ah ah = PairTest::ah(a, b);
     fill(local.bytes(), 8);
@@ -284,7 +284,7 @@ TEST_F(OdpCore, UnmappedTargetOfAnAtomicIsARemoteAccessError)
 
 TEST_F(OdpCore, UnmappedLocalMemoryIsALocalProtectionError)
 {
-    Buffer local = a.buffer(kSize, kOdp);
+    Buffer local = a.buffer(kSize, kOnDemand);
     expect_write(local, on_demand, 1);
     {
         Hole hole(local.bytes());
@@ -463,7 +463,7 @@ TEST_F(OdpCore, TargetsThatAreTakenAwayUnderWrites)
 
 TEST_F(OdpCore, PlacesThatAreTakenAwayUnderReads)
 {
-    Buffer local = a.buffer(kSize, kOdp);
+    Buffer local = a.buffer(kSize, kOnDemand);
     Buffer source = b.buffer(kSize);
     fill(source.bytes(), 1);
     with(
@@ -481,7 +481,7 @@ TEST_F(OdpCore, PlacesThatAreTakenAwayUnderReads)
 /* A file's pages leave the page table and keep what is in them. */
 TEST_F(OdpCore, DataIsWholeHoweverOftenPagesLeave)
 {
-    Buffer local = a.buffer(kSize, kOdp);
+    Buffer local = a.buffer(kSize, kOnDemand);
     int fd = ::memfd_create("rox", MFD_CLOEXEC);
     ASSERT_EQ(::ftruncate(fd, 2 * kSize), 0);
     ASSERT_EQ(
@@ -508,7 +508,7 @@ TEST_F(OdpCore, DataIsWholeHoweverOftenPagesLeave)
 
 TEST_F(OdpCore, AtomicsCountRightHoweverOftenThePageLeaves)
 {
-    Buffer result = a.buffer(kPage, kOdp);
+    Buffer result = a.buffer(kPage, kOnDemand);
     int fd = ::memfd_create("rox", MFD_CLOEXEC);
     ASSERT_EQ(::ftruncate(fd, kPage), 0);
     ASSERT_EQ(
@@ -532,7 +532,7 @@ TEST_F(OdpCore, AtomicsCountRightHoweverOftenThePageLeaves)
 TEST_F(OdpCore, RegionsThatEndUnderTraffic)
 {
     for (int i = 0; i < 10; i++) {
-        Buffer target = b.buffer(kSize, kOdp);
+        Buffer target = b.buffer(kSize, kOnDemand);
         a.qp->post(SendWr::write({pinned.sge(0, kSize)}, vt::remote(target)).id(1));
         target.mr().reset();
         ibv_wc wc = a.send_cq.one();
@@ -556,7 +556,7 @@ protected:
         return reinterpret_cast<std::uintptr_t>(pointer);
     }
 
-    MrHandle everything = reg_mr(b.pd.get(), nullptr, SIZE_MAX, kOdp);
+    MrHandle everything = reg_mr(b.pd.get(), nullptr, SIZE_MAX, kOnDemand);
 };
 
 TEST_F(OdpImplicitCore, ReachesWhatIsMappedLater)
@@ -572,7 +572,7 @@ TEST_F(OdpImplicitCore, ReachesWhatIsMappedLater)
 
 TEST_F(OdpImplicitCore, WorksAsALocalKey)
 {
-    MrHandle mine = reg_mr(a.pd.get(), nullptr, SIZE_MAX, kOdp);
+    MrHandle mine = reg_mr(a.pd.get(), nullptr, SIZE_MAX, kOnDemand);
     Memory memory(kSize);
     fill(memory.bytes(), 2);
     ibv_sge sge = {number(memory.data()), kSize, mine->lkey};
@@ -618,7 +618,7 @@ TEST_F(OdpImplicitCore, IsForOnDemandOnly)
     EXPECT_EQ(ibv_reg_mr(b.pd.get(), nullptr, SIZE_MAX, kAllAccess), nullptr);
     EXPECT_NE(errno, 0);
     errno = 0;
-    EXPECT_EQ(ibv_reg_mr(b.pd.get(), on_demand.data(), SIZE_MAX, kOdp), nullptr);
+    EXPECT_EQ(ibv_reg_mr(b.pd.get(), on_demand.data(), SIZE_MAX, kOnDemand), nullptr);
     EXPECT_EQ(errno, EINVAL);
 }
 
@@ -666,7 +666,7 @@ TEST_F(OdpAdviceCore, WithoutFlushItHappensSoon)
 
 TEST_F(OdpAdviceCore, SeveralRanges)
 {
-    Buffer other = b.buffer(kSize, kOdp);
+    Buffer other = b.buffer(kSize, kOnDemand);
     ibv_sge sges[] = {on_demand.sge(0, kPage), other.sge(2 * kPage, kPage)};
     EXPECT_EQ(ibv_advise_mr(b.pd.get(), IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
                             IBV_ADVISE_MR_FLAG_FLUSH, sges, 2),
@@ -680,9 +680,9 @@ TEST_F(OdpAdviceCore, ErrorsAreThoseOfTheManualPage)
     const auto fetch = IBV_ADVISE_MR_ADVICE_PREFETCH;
     const auto fetch_write = IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
     Buffer not_on_demand = b.buffer(kPage);
-    Buffer of_another = a.buffer(kPage, kOdp);
+    Buffer of_another = a.buffer(kPage, kOnDemand);
     Pd other_pd = alloc_pd(b.context.get());
-    Buffer of_another_pd(other_pd.get(), kPage, kOdp);
+    Buffer of_another_pd(other_pd.get(), kPage, kOnDemand);
     Buffer read_only = b.buffer(kPage, IBV_ACCESS_ON_DEMAND);
     ibv_sge beyond = whole();
     ibv_sge no_key = whole();

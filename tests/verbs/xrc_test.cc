@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "lib/diagnose.h"
@@ -157,6 +158,83 @@ TEST_F(XrcCore, Atomics)
     ASSERT_TRUE(is(a.send_cq.one(), 50, IBV_WC_COMP_SWAP));
     EXPECT_EQ(near.word(8), 1060u);
     EXPECT_EQ(far.word(64), 5u);
+}
+
+/// No retries: a page that is not there must not need one.
+class XrcOdpCore : public XrcCore {
+protected:
+    static constexpr std::size_t kPage = 4096, kSize = 150 * kPage;
+
+    void SetUp() override
+    {
+        Params params;
+        params.rnr_retry = 0;
+        connect(params);
+    }
+    void post(SendWr wr) const { initiator.post(to_srq(std::move(wr), srq.number())); }
+    static void take_away(const Buffer &buffer)
+    {
+        ASSERT_EQ(::madvise(buffer.data(), buffer.size(), MADV_DONTNEED), 0);
+    }
+
+    Buffer here = a.buffer(kSize, kOnDemand);
+    Buffer there = b.buffer(kSize, kOnDemand);
+};
+
+TEST_F(XrcOdpCore, WritesReadsAndAtomicsFetchPages)
+{
+    for (std::uint64_t round = 0; round < 3; round++) {
+        fill(here.bytes(), round);
+        post(SendWr::write({here.sge(0, kSize)}, remote(there)).id(1));
+        ASSERT_TRUE(is(a.send_cq.one(), 1, IBV_WC_RDMA_WRITE));
+        EXPECT_TRUE(filled(there.bytes(), round));
+        take_away(here);
+        post(SendWr::read({here.sge(0, kSize)}, remote(there)).id(2));
+        ASSERT_TRUE(is(a.send_cq.one(), 2, IBV_WC_RDMA_READ));
+        EXPECT_TRUE(filled(here.bytes(), round));
+        take_away(there);
+        take_away(here);
+        post(SendWr::fetch_add(here.sge(7 * kPage, 8), remote(there, 9 * kPage), 5).id(3));
+        ASSERT_TRUE(is(a.send_cq.one(), 3, IBV_WC_FETCH_ADD));
+        EXPECT_EQ(here.word(7 * kPage), 0u);
+        EXPECT_EQ(there.word(9 * kPage), 5u);
+        take_away(there);
+    }
+}
+
+TEST_F(XrcOdpCore, SendsAndImmediatesGoToReceivesOnDemand)
+{
+    fill(here.bytes(), 9);
+    srq.post(1, {there.sge(10, 5000), there.sge(20 * kPage, 100 * kPage)});
+    post(SendWr::send({here.sge(0, 80 * kPage)}).id(2));
+    EXPECT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND));
+    EXPECT_TRUE(is(b.recv_cq.one(), 1, IBV_WC_RECV));
+    EXPECT_TRUE(same(there.bytes(10, 5000), here.bytes(0, 5000)));
+    EXPECT_TRUE(
+        same(there.bytes(20 * kPage, 80 * kPage - 5000), here.bytes(5000, 80 * kPage - 5000)));
+    take_away(there);
+    srq.post(3);
+    post(SendWr::write({here.sge(0, kSize)}, remote(there)).imm(4).id(5));
+    EXPECT_TRUE(is(a.send_cq.one(), 5, IBV_WC_RDMA_WRITE));
+    EXPECT_TRUE(is(b.recv_cq.one(), 3, IBV_WC_RECV_RDMA_WITH_IMM));
+    EXPECT_TRUE(filled(there.bytes(), 9));
+}
+
+TEST_F(XrcOdpCore, ReceiveOnMemoryThatIsNotThere)
+{
+    ASSERT_EQ(::mprotect(there.data(), kPage, PROT_NONE), 0);
+    srq.post(1, {there.sge(0, kPage)});
+    post(SendWr::send({here.sge(0, 100)}).id(2));
+    EXPECT_TRUE(is_error(a.send_cq.one(), 2, IBV_WC_REM_OP_ERR));
+    EXPECT_TRUE(is_error(b.recv_cq.one(), 1, IBV_WC_LOC_PROT_ERR));
+    EXPECT_TRUE(target.reaches(IBV_QPS_ERR));
+}
+
+TEST_F(XrcOdpCore, WriteToMemoryThatIsNotThere)
+{
+    ASSERT_EQ(::mprotect(there.data() + 30 * kPage, kPage, PROT_NONE), 0);
+    expect_refused(to_srq(SendWr::write({here.sge(0, kSize)}, remote(there)), srq.number()),
+                   IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 TEST_F(XrcCore, ExtendedPostsNameTheSrq)

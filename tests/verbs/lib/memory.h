@@ -19,6 +19,7 @@ using ConstBytes = std::span<const std::uint8_t>;
 
 constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kOnDemand = kAllAccess | IBV_ACCESS_ON_DEMAND;
 
 /// Fills with bytes that tell @p seed and position; no two seeds agree for long.
 void fill(Bytes bytes, std::uint64_t seed);
