@@ -87,7 +87,7 @@ case_expected() {
 	ibv_*) echo '^[0-9]+ iters in [0-9.]+ seconds' ;;
 	rping) echo '^ping data: rdma-ping-[0-9]+: ' ;;
 	ucmatose | udaddy) echo '^return status 0$' ;;
-	rdma_client) echo '^rdma_client: end 0$' ;;
+	rdma_client | rdma_xclient) echo "^$1: end 0\$" ;;
 	rstream) echo '^[0-9a-z_]+ +[0-9]+[kmg]? .*[0-9.]+$' ;;
 	cmtime) echo '^disconnect +' ;;
 	ucx_perftest) echo '^Final: +[0-9]+ ' ;;
