@@ -26,6 +26,8 @@ def parse(arguments):
     run.add_argument("--check", action="store_true", help="status 1 if a target is not reached")
     run.add_argument("--no-build", action="store_true", help="take what is built already")
     run.add_argument("--boots", default="", metavar="NAMES", help="only these, see plan.py")
+    run.add_argument("--keep", action="store_true", help="keep the other boots of the last run")
+    run.add_argument("--rounds", type=int, metavar="N", help="no more than so many")
     profile.options_of(verbs.add_parser("profile", help="show where the time goes"))
     show = verbs.add_parser("show", help="print the tables of the last run again")
     show.add_argument("--check", action="store_true", help="status 1 if a target is not reached")
@@ -52,20 +54,28 @@ def host():
             "load": os.getloadavg(), "accel": accel.choose(kernels.find("6.12"))}
 
 
+def version():
+    """Of what a boot is measured, and when."""
+    return {"when": time.strftime("%Y-%m-%d %H:%M:%S%z"), "commit": git("rev-parse", "HEAD"),
+            "changed": bool(git("status", "--porcelain", "--untracked-files=no"))}
+
+
 def measure(options):
     """Runs the boots; the data is written after each, so that none is lost."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
     wanted = plan.boots(options.quick)
     if options.boots:
         wanted = [boot for boot in wanted if boot.name in options.boots.split()]
+    for boot in wanted:
+        boot.rounds = [min(limit, options.rounds or limit) for limit in boot.rounds]
     if not options.no_build:
         boots.build(wanted)
-    results = {"when": time.strftime("%Y-%m-%d %H:%M:%S%z"), "quick": options.quick,
-               "commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain",
-                                                                      "--untracked-files=no")),
-               "machine": host(), "boots": []}
+    results = {"quick": options.quick, "machine": host(), "boots": []}
+    if options.keep:
+        names = [boot.name for boot in wanted]
+        results["boots"] = [boot for boot in load()["boots"] if boot["name"] not in names]
     for boot in wanted:
-        results["boots"].append(boots.run(boot, OUTPUT))
+        results["boots"].append({**version(), **boots.run(boot, OUTPUT)})
         finish(results)
     shown = OUTPUT / "report"
     shown.mkdir(exist_ok=True)

@@ -27,14 +27,24 @@ linux-source, because Debian's kernels have none.
 """
 
 
+def versions(results):
+    """When the boots were measured and of which commit, those of the same commit in one line."""
+    lines = {}
+    for boot in results["boots"]:
+        commit = f"commit {boot['commit'][:12]}{' with changes' if boot['changed'] else ''}"
+        lines.setdefault(commit, []).append(boot)
+    for commit, boots in lines.items():
+        yield (f"- {commit}, {boots[0]['when']}: boots "
+               f"{', '.join(boot['name'] for boot in boots)}")
+
+
 def machine(results):
     """The setting that the figures belong to."""
     host, facts = results["machine"], results["boots"][0]["facts"]
-    changed = " with changes" if results["changed"] else ""
     parameters = ", ".join(f"{k}={v}" for k, v in facts.get("parameters", {}).items())
     return [
         "## The machine", "",
-        f"- {results['when']}, commit {results['commit'][:12]}{changed}",
+        *versions(results),
         f"- host: {host['cpus']} x {host['cpu']}, Linux {host['kernel']}, {host['qemu']}, "
         f"accelerator {host['accel']}",
         f"- guest: {facts.get('model')}, command line `{facts.get('cmdline')}`",
