@@ -21,7 +21,7 @@ def options_of(parser):
     add("--peer", default="rox", choices=plan.RDMA)
     add("--kernel", default="6.12")
     add("--cpu", default=plan.PLAIN_CPU, metavar="FLAGS", help="as for scripts/vm")
-    add("--seconds", type=int, default=4, help="for how long it is looked at")
+    add("--seconds", type=int, default=5, help="for how long it is looked at")
     add("--frequency", type=int, default=499, help="samples a second on each CPU")
     add("--events", action="store_true", help="the programs sleep until completions come")
     add("--ftrace", action="store_true", help="count calls of the module's functions instead")
