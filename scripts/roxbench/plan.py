@@ -69,20 +69,21 @@ def cpu(setting, peers=None):
             other("iperf_cpu", setting, "stream_cpu", 64 * KIB)]
 
 
-def sizes():
-    """The curves: sizes, services, numbers of QPs."""
-    for size in (2, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB):
-        for verb in ("write", "send", "read"):
-            yield perftest("loop", f"{verb}_bw", size)
-    for size in (2, 64, 512, 4 * KIB):
-        for verb in ("write", "send", "read"):
-            yield perftest("loop", f"{verb}_lat", size)
-    roce = ["rox", "rxe"]
-    for test, service, size in (("write_bw", "UC", 64 * KIB), ("send_bw", "UC", 64 * KIB),
-                                ("send_bw", "UD", 4 * KIB), ("send_bw", "UD", 64),
-                                ("send_lat", "UC", 64), ("send_lat", "UD", 64)):
-        yield perftest("loop", test, size, roce, service=service)
-    yield from many_qps("loop", (2, 4, 16, 64))
+def curves(setting, peers=None):
+    """Over the sizes of messages; all three verbs on one device, else the one-sided ones."""
+    verbs = ("write", "send", "read") if setting == "loop" else ("write", "read")
+    return [
+        *(perftest(setting, f"{verb}_bw", size, peers) for verb in verbs
+          for size in (2, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB)),
+        *(perftest(setting, f"{verb}_lat", size, peers) for verb in verbs
+          for size in (2, 64, 512, 4 * KIB))]
+
+
+def services(setting, peers):
+    """UC and UD, which siw does not have."""
+    return [perftest(setting, test, size, peers, service=service) for test, service, size in (
+        ("write_bw", "UC", 64 * KIB), ("send_bw", "UC", 64 * KIB), ("send_bw", "UD", 4 * KIB),
+        ("send_bw", "UD", 64), ("send_lat", "UC", 64), ("send_lat", "UD", 64))]
 
 
 def scale():
@@ -118,15 +119,22 @@ def full():
     return [
         Boot("one", [*limits(), *core("loop"), *core("veth", veth), *sockets("veth"),
                      *many_qps("loop", [16]), *many_qps("veth", [16], veth)],
-             budget=540, rounds=(3, 7)),
-        Boot("curves", [*sizes(), *cpu("loop"), *cpu("veth", veth)], seconds=0.7, budget=600,
-             rounds=(1, 3)),
-        Boot("crc", [*tall, other("iperf", "veth", "stream", 64 * KIB)], cpu="", budget=100,
-             rounds=(3, 5)),
+             budget=420, rounds=(3, 5)),
+        Boot("curves", [*curves("loop"), *services("loop", ["rox", "rxe"]),
+                        *many_qps("loop", (2, 4, 16, 64)), *cpu("loop"), *curves("veth", veth),
+                        *services("veth", ["rox"])[:3], *cpu("veth", veth)],
+             seconds=0.6, budget=1020, rounds=(1, 3)),
+        Boot("crc", [perftest("loop", "write_bw", 64 * KIB), *tall,
+                     other("iperf", "veth", "stream", 64 * KIB)],
+             cpu="", budget=100, rounds=(3, 5)),
         Boot("old", [perftest("loop", f"{verb}_lat", 64, ["rox", "rxe"])
                      for verb in ("send", "write")], kernel="6.1", budget=70, rounds=(3, 5)),
-        Boot("pair", [*core("pair"), *sockets("pair"), *cpu("pair", ["rox", "rxe"])], pair=True,
-             budget=270, rounds=(2, 5), mem=1536),
+        Boot("pair", [*core("pair"), *sockets("pair"), *many_qps("pair", [16], ["rox", "rxe"]),
+                      *services("pair", ["rox", "rxe"])[:3],
+                      *(perftest("pair", "write_bw", size, ["rox", "rxe"])
+                        for size in (2, 4 * KIB, MIB)),
+                      *cpu("pair", ["rox", "rxe"])],
+             pair=True, budget=300, rounds=(2, 5), mem=1536),
         Boot("scale", scale(), mem=6144, budget=240, rounds=(1, 4)),
     ]
 

@@ -93,15 +93,17 @@ def bar_pictures(results):
 
 
 def curve_pictures(results):
-    for test in ("write_bw", "send_bw", "read_bw", "write_lat", "send_lat", "read_lat"):
-        series = {}
-        for row in results["summary"]:
-            if (row["boot"], row["test"], row["qps"], row["service"]) == ("curves", test, 1, "RC"):
-                for peer, figure in row["peers"].items():
-                    series.setdefault(peer, []).append((row["size"], figure["median"]))
-        if series:
-            yield (f"curve-{test}.svg", f"One device, {test}",
-                   svg.curves(f"One device, RC {test}", series, tables.NAMES, tables.unit(test)))
+    lines = {}
+    for row in results["summary"]:
+        if (row["boot"], row["qps"], row["service"]) == ("curves", 1, "RC") \
+                and not row["test"].endswith("_cpu"):
+            for peer, figure in row["peers"].items():
+                lines.setdefault((row["setting"], row["test"]), {}).setdefault(peer, []).append(
+                    (row["size"], figure["median"]))
+    for (setting, test), series in lines.items():
+        title = f"{tables.SETTINGS[setting]}, RC {test}"
+        yield (f"curve-{setting}-{test}.svg", title,
+               svg.curves(title, series, tables.NAMES, tables.unit(test)))
 
 
 def write(results, folder):
