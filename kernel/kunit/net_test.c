@@ -3,6 +3,7 @@
  * KUnit: paths and their cached routes.
  */
 #include <linux/rtnetlink.h>
+#include <net/addrconf.h>
 #include <net/ip6_fib.h>
 #include <rdma/ib_cache.h>
 
@@ -132,12 +133,78 @@ static void path_mtu_follows_the_netdev(struct kunit *test)
 	rox_path_destroy(&path);
 }
 
+/*
+ * The source address goes to another host, with which the tables change: there is no route
+ * any more, for all that the netdev has one. And nothing of the failure is kept.
+ */
+static void source_of_another_host_has_no_route(struct kunit *test)
+{
+	struct dst_entry *dst;
+	struct rox_path path;
+	int tries;
+
+	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
+	for (tries = 0; tries < 3; tries++) {
+		dst = route_of(&path);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(dst));
+		dst_release(dst);
+		path.saddr.s6_addr[15] ^= 0x55;
+		rt_genid_bump_all(&init_net);
+		KUNIT_EXPECT_PTR_EQ(test, route_of(&path), ERR_PTR(-ENETUNREACH));
+		KUNIT_EXPECT_PTR_EQ(test, route_of(&path), ERR_PTR(-ENETUNREACH));
+		path.saddr.s6_addr[15] ^= 0x55;
+	}
+	rox_path_destroy(&path);
+}
+
+/* The one that has the address, though another one leads to the peer, too. */
+static void route_leaves_through_the_netdev_of_its_source(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_path path;
+
+	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
+	path.oif = init_net.loopback_dev->ifindex;
+	KUNIT_EXPECT_TRUE(test, IS_ERR(route_of(&path)));
+	path.oif = f->ndev->ifindex + 100000;
+	KUNIT_EXPECT_TRUE(test, IS_ERR(route_of(&path)));
+	rox_path_destroy(&path);
+}
+
+static void path_mtu_follows_the_route(struct kunit *test)
+{
+	static const struct { int route, path; } mtus[] = {
+		{ 9000, 4096 }, { 2500, 2048 }, { 1500, 1024 }, { 1280, 1024 }, { 9000, 4096 },
+	};
+	struct rox_fixture *f = test->priv;
+	struct rox_path path;
+	unsigned int i;
+	int err;
+
+	rtnl_lock();
+	err = dev_set_mtu(f->ndev, 9000);
+	rtnl_unlock();
+	KUNIT_ASSERT_EQ(test, err, 0);
+	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
+	for (i = 0; i < ARRAY_SIZE(mtus); i++) {
+		rtnl_lock();
+		WRITE_ONCE(__in6_dev_get(f->ndev)->cnf.mtu6, mtus[i].route);
+		rtnl_unlock();
+		KUNIT_EXPECT_EQ_MSG(test, rox_path_mtu(&path), mtus[i].path, "route of %d",
+				    mtus[i].route);
+	}
+	rox_path_destroy(&path);
+}
+
 static struct kunit_case rox_path_cases[] = {
 	KUNIT_CASE(path_is_what_the_address_says),
 	KUNIT_CASE(families_do_not_mix),
 	KUNIT_CASE(route_is_looked_up_once),
 	KUNIT_CASE(lost_route_is_noticed),
+	KUNIT_CASE(source_of_another_host_has_no_route),
+	KUNIT_CASE(route_leaves_through_the_netdev_of_its_source),
 	KUNIT_CASE(path_mtu_follows_the_netdev),
+	KUNIT_CASE(path_mtu_follows_the_route),
 	{}
 };
 
