@@ -16,6 +16,8 @@ from roxvm.paths import BUILD, REPO, HarnessError
 from . import boots, plan, profile, report, stats, tables, targets
 
 OUTPUT = BUILD / "bench"
+# What the boot before, and the build, leave of the load of a minute.
+BUSY = 3.0
 
 
 def parse(arguments):
@@ -51,13 +53,14 @@ def host():
     qemu = subprocess.run(["qemu-system-x86_64", "--version"], stdout=subprocess.PIPE, text=True,
                           check=False).stdout.partition("\n")[0]
     return {"cpu": model, "cpus": os.cpu_count(), "kernel": platform.release(), "qemu": qemu,
-            "load": os.getloadavg(), "accel": accel.choose(kernels.find("6.12"))}
+            "accel": accel.choose(kernels.find("6.12"))}
 
 
 def version():
     """Of what a boot is measured, and when."""
     return {"when": time.strftime("%Y-%m-%d %H:%M:%S%z"), "commit": git("rev-parse", "HEAD"),
-            "changed": bool(git("status", "--porcelain", "--untracked-files=no"))}
+            "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
+            "load": os.getloadavg()[0]}
 
 
 def measure(options):
@@ -75,7 +78,11 @@ def measure(options):
         names = [boot.name for boot in wanted]
         results["boots"] = [boot for boot in load()["boots"] if boot["name"] not in names]
     for boot in wanted:
-        results["boots"].append({**version(), **boots.run(boot, OUTPUT)})
+        before = version()
+        if before["load"] > BUSY:
+            print(f"the machine is busy (load {before['load']:.1f}): figures will be wrong",
+                  file=sys.stderr)
+        results["boots"].append({**before, **boots.run(boot, OUTPUT)})
         finish(results)
     shown = OUTPUT / "report"
     shown.mkdir(exist_ok=True)

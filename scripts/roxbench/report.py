@@ -35,7 +35,8 @@ def versions(results):
         lines.setdefault(commit, []).append(boot)
     for commit, boots in lines.items():
         yield (f"- {commit}, {boots[0]['when']}: boots "
-               f"{', '.join(boot['name'] for boot in boots)}")
+               f"{', '.join(boot['name'] for boot in boots)}; the host's load before each: "
+               f"{', '.join(format(boot['load'], '.1f') for boot in boots)}")
 
 
 def machine(results):
