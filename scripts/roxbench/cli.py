@@ -28,6 +28,8 @@ def parse(arguments):
     run.add_argument("--check", action="store_true", help="status 1 if a target is not reached")
     run.add_argument("--no-build", action="store_true", help="take what is built already")
     run.add_argument("--boots", default="", metavar="NAMES", help="only these, see plan.py")
+    run.add_argument("--only", default="", metavar="REGEX",
+                     help="only measurements whose test or service matches (lat, cpu, UD)")
     run.add_argument("--keep", action="store_true", help="keep the other boots of the last run")
     run.add_argument("--rounds", type=int, metavar="N", help="no more than so many")
     profile.options_of(verbs.add_parser("profile", help="show where the time goes"))
@@ -69,6 +71,7 @@ def measure(options):
     wanted = plan.boots(options.quick)
     if options.boots:
         wanted = [boot for boot in wanted if boot.name in options.boots.split()]
+    wanted = [boot for boot in wanted if boot.limit_to(options.only)]
     for boot in wanted:
         boot.rounds = [min(limit, options.rounds or limit) for limit in boot.rounds]
     if not options.no_build:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What is measured: the guests to boot, and the measurements in each."""
 
+import re
+
 KIB = 1 << 10
 MIB = 1 << 20
 RDMA = ["rox", "rxe", "siw"]
@@ -23,6 +25,12 @@ class Boot:
         self.budget = 120               # seconds; no further round is begun that would end later
         for key, value in given.items():
             setattr(self, key, value)
+
+    def limit_to(self, pattern):
+        """Leaves out measurements that do not match; returns what is left."""
+        self.measurements = [what for what in self.measurements
+                             if re.search(pattern, f"{what['test']} {what['service']}")]
+        return self.measurements
 
     @property
     def peers(self):
@@ -64,8 +72,8 @@ def many_qps(setting, numbers, peers=None):
 
 
 def cpu(setting, peers=None):
-    """CPU seconds for a GiB, both sides together."""
-    return [perftest(setting, "write_bw_cpu", 64 * KIB, peers, kind="perftest_cpu"),
+    """CPU seconds for a GiB, both sides together; ib_write_bw cannot sleep until completions come."""
+    return [perftest(setting, "send_bw_cpu", 64 * KIB, peers, kind="perftest_cpu"),
             other("iperf_cpu", setting, "stream_cpu", 64 * KIB)]
 
 
@@ -121,7 +129,10 @@ def full():
                      *many_qps("loop", [16]), *many_qps("veth", [16], veth)],
              budget=420, rounds=(3, 5)),
         Boot("curves", [*curves("loop"), *services("loop", ["rox", "rxe"]),
-                        *many_qps("loop", (2, 4, 16, 64)), *cpu("loop"), *curves("veth", veth),
+                        *many_qps("loop", (2, 4, 16)),
+                        # perftest crashes with 64 QPs over siw.
+                        *many_qps("loop", [64], ["rox", "rxe"]),
+                        *cpu("loop"), *curves("veth", veth),
                         *services("veth", ["rox"])[:3], *cpu("veth", veth)],
              seconds=0.6, budget=1020, rounds=(1, 3)),
         Boot("crc", [perftest("loop", "write_bw", 64 * KIB), *tall,
