@@ -16,6 +16,7 @@ QPERF = re.compile(r"^\s+(\w+)\s+=\s+([\d.,]+) (\S+)\s*$", re.M)
 UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6}
 MIB = 1 << 20
 ATTEMPTS = 4
+CPU_TIMES = 3                   # how much longer a run is that CPU time is taken of
 
 
 def both(ends, server, client, port):
@@ -114,6 +115,13 @@ def measure_perftest(ends, peer, what, pace):
     return None
 
 
+def spending(network, work):
+    """The CPU seconds of all guests while it works, and what it returns."""
+    before = cpu_seconds() + network.others_cpu()
+    result = work()
+    return cpu_seconds() + network.others_cpu() - before, result
+
+
 def measure_cpu(ends, peer, what, pace, network):
     """CPU seconds of all CPUs per GiB: what a long run takes more than a short one.
 
@@ -121,15 +129,22 @@ def measure_cpu(ends, peer, what, pace, network):
     """
     tool = dict(what, test=what["test"].removesuffix("_cpu"), options=["-e"])
     key = (peer, what["setting"], what["test"], what["size"], what["qps"], what["service"])
-    long = pace.count(key, peer, tool)
-    used = []
-    for count in (max(20, long // 10), long):
-        before = cpu_seconds() + network.others_cpu()
-        row = attempts(lambda: perftest(ends, peer, tool, count))
-        used.append((cpu_seconds() + network.others_cpu() - before, count))
-    pace.learn(key, peer, tool, what["size"] / (row[3] * MIB))
-    extra = (used[1][1] - used[0][1]) * what["size"] / (1 << 30)
-    return {"value": (used[1][0] - used[0][0]) / extra, "bandwidth": row[3]}
+
+    def used(count):
+        spent, row = attempts(lambda: spending(network, lambda: perftest(ends, peer, tool, count)))
+        seconds = count * what["size"] / (row[3] * MIB)
+        pace.learn(key, peer, tool, seconds / count)
+        return spent, seconds
+
+    # Starting costs as much as some tenths of a second of traffic, give or take a part of that.
+    for _ in range(3):
+        long = CPU_TIMES * pace.count(key, peer, tool)
+        much, seconds = used(long)
+        if seconds > pace.seconds * CPU_TIMES / 2:
+            break
+    short = long // 10
+    little, _ = used(short)
+    return {"value": (much - little) / ((long - short) * what["size"] / (1 << 30))}
 
 
 def iperf(ends, amount):
@@ -149,10 +164,10 @@ def measure_iperf(ends, _peer, _what, pace):
 
 def measure_iperf_cpu(ends, _peer, _what, pace, network):
     used = []
-    for seconds in (1, 1 + max(1, round(pace.seconds))):
-        before = cpu_seconds() + network.others_cpu()
-        end = attempts(lambda: iperf(ends, ["-t", str(seconds)]))
-        used.append((cpu_seconds() + network.others_cpu() - before, end["bytes"]))
+    for seconds in (1, 1 + max(1, round(CPU_TIMES * pace.seconds))):
+        spent, end = attempts(
+            lambda: spending(network, lambda: iperf(ends, ["-t", str(seconds)])))
+        used.append((spent, end["bytes"]))
     extra = (used[1][1] - used[0][1]) / (1 << 30)
     return {"value": (used[1][0] - used[0][0]) / extra}
 
