@@ -113,9 +113,7 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  * @op_first: opcode of packet 0 (if npkts is 1: the only one)
  * @op_mid: opcode of the packets between
  * @op_last: opcode of the last packet if npkts > 1
- * @ext_first: packed extended headers of packet 0
- * @ext_mid: packed extended headers of each packet between; only XRC has any
- * @ext_last: packed extended headers of the last packet if npkts > 1
+ * @ext: extended headers; the opcodes say which packet has which of them
  * @solicited: SE bit on the last packet
  * @ackreq: A bit on the last packet
  * @qp: whose packets, for tracing and counters
@@ -133,14 +131,9 @@ struct rox_burst {
 	u8 op_first;
 	u8 op_mid;
 	u8 op_last;
-	u8 ext_first_len;
-	u8 ext_mid_len;
-	u8 ext_last_len;
 	bool solicited;
 	bool ackreq;
-	u8 ext_first[ROX_EXT_MAX];
-	u8 ext_mid[ROX_EXT_MIDDLE];
-	u8 ext_last[ROX_EXT_MAX];
+	struct rox_ext_hdrs ext;
 	struct rox_qp *qp;
 };
 
