@@ -24,6 +24,10 @@ static bool gso = true;
 module_param(gso, bool, 0644);
 MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (default: Y)");
 
+static bool loopback = true;
+module_param(loopback, bool, 0644);
+MODULE_PARM_DESC(loopback, "Between QPs of one device, copy without a wire (default: Y)");
+
 /* Packets that others accept in one frame (UDP_MAX_SEGMENTS of all kernels). */
 #define MAX_SEGS	64
 
@@ -416,6 +420,32 @@ static void account(const struct tx *tx)
 			     b->len);
 }
 
+static int wire_xmit(struct tx *tx, const struct rox_net *rn)
+{
+	int err = LOST;
+
+	/* A QP whose P_Key was taken away is in no partition. */
+	tx->dst = likely(rox_pkey_valid(tx->b->pkey)) ? route_of(tx->b->path, rn) :
+							ERR_PTR(-EACCES);
+	if (!IS_ERR(tx->dst)) {
+		tx->net = rn->net;
+		pack_all_ext(tx);
+		err = send_all(tx);
+		dst_release(tx->dst);
+	}
+	return err == LOST ? lose_rest(tx) : err;
+}
+
+/* Is there a way around the wire? */
+static bool may_loop_back(const struct rox_burst *b, const struct rox_net *rn)
+{
+	struct rox_path *path = b->path;
+
+	return READ_ONCE(loopback) && path->valid && rn && !READ_ONCE(rn->dead) &&
+	       rox_path_is_local(path) && netif_running(path->dev->ndev) &&
+	       rox_pkey_valid(b->pkey);
+}
+
 int rox_xmit(struct rox_burst *burst)
 {
 	struct rox_path *path = burst->path;
@@ -424,22 +454,19 @@ int rox_xmit(struct rox_burst *burst)
 		.b = burst,
 		.ip_len = path->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr),
 	};
-	int err = LOST;
+	int err = -ENOLINK;
 
 	rcu_read_lock();
 	rn = READ_ONCE(path->dev->net);
-	/* A QP whose P_Key was taken away is in no partition. */
-	tx.dst = likely(rox_pkey_valid(burst->pkey)) ? route_of(path, rn) : ERR_PTR(-EACCES);
-	if (!IS_ERR(tx.dst)) {
-		tx.net = rn->net;
-		pack_all_ext(&tx);
-		err = send_all(&tx);
-		dst_release(tx.dst);
+	if (may_loop_back(burst, rn)) {
+		err = rox_loopback_xmit(burst);
+		tx.sent = err ? 0 : burst->npkts;
+		tx.sent_bytes = err ? 0 : burst->len;
 	}
+	if (err == -ENOLINK)
+		err = wire_xmit(&tx, rn);
 	rcu_read_unlock();
 
-	if (err == LOST)
-		err = lose_rest(&tx);
 	account(&tx);
 	return err;
 }

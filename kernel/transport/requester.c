@@ -396,6 +396,9 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 	int err;
 
 	while (bursts) {
+		/* A peer without a wire has answered already. */
+		if (rox_mail_take(qp) && !rox_can_send(qp))
+			break;
 		if (send->cur == qp->sq.index &&
 		    (rox_qp_state(qp) != IB_QPS_RTS || !rox_wqe_pull(qp)))
 			break;
@@ -455,17 +458,13 @@ static bool rox_send_sleep(struct rox_qp *qp)
 	return true;
 }
 
-static bool rox_can_send(const struct rox_qp *qp)
-{
-	return rox_qp_state(qp) == IB_QPS_RTS || rox_qp_state(qp) == IB_QPS_SQD;
-}
-
 /* Return: true if frames are left. */
 static bool rox_send_frames(struct rox_qp *qp)
 {
 	struct sk_buff *skb = NULL;
 	int n;
 
+	rox_mail_take(qp);
 	for (n = 0; n < ROX_RUN_FRAMES && rox_can_send(qp); n++) {
 		skb = skb_dequeue(&qp->send.side.rxq);
 		if (!skb)

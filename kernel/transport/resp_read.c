@@ -272,8 +272,8 @@ static enum rox_verdict rox_atomic_write_do(struct rox_qp *qp, struct rox_mr *mr
 			      IB_ACCESS_REMOTE_WRITE, &p);
 	if (v)
 		return v;
-	if (skb_copy_bits(pkt->skb, pkt->payload_off, &value, sizeof(value)))
-		return ROX_V_INV_REQ;
+	if (rox_pkt_read(pkt, &value, sizeof(value)))
+		return rox_pkt_unread(pkt) ? ROX_V_HOLD : ROX_V_INV_REQ;
 	/* After the bytes of the WRITEs before it; its readers have their own barrier. */
 	smp_store_release((u64 *)p, value);
 	return ROX_V_OK;

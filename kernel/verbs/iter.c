@@ -89,6 +89,31 @@ void rox_iter_seek(struct rox_iter *it, u64 offset)
 	it->off = cur < it->num_sge ? offset : 0;
 }
 
+void rox_iter_return(struct rox_iter *it, u32 cur, u32 off)
+{
+	if (cur != it->cur)
+		rox_iter_leave(it);
+	it->cur = cur;
+	it->off = off;
+}
+
+void rox_iter_advance(struct rox_iter *it, u32 n)
+{
+	u32 cur = it->cur, off = it->off;
+
+	while (n && cur < it->num_sge) {
+		u32 step = min(n, it->sge[cur].length - off);
+
+		n -= step;
+		off += step;
+		if (n) {
+			cur++;
+			off = 0;
+		}
+	}
+	rox_iter_return(it, cur, off);
+}
+
 /* What rox_mr_map() does not find. */
 static ssize_t rox_iter_on_demand(struct rox_iter *it, size_t max, void **p)
 {
