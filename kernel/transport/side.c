@@ -24,7 +24,7 @@ struct rox_cpu {
 static DEFINE_PER_CPU(struct rox_cpu, rox_cpus);
 
 /* Runs in the caller's context before the rest is left to a worker. */
-#define ROX_CALLER_RUNS 32
+#define ROX_CALLER_RUNS 4
 
 static void rox_side_defer(struct rox_side *side)
 {
