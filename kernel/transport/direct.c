@@ -18,15 +18,38 @@
 #define ROX_MAIL_SYNDROME_SHIFT	48
 
 /* What waits in the queue is older. */
-static bool rox_mail_put(struct rox_qp *qp, const struct rox_pkt *pkt)
+static bool rox_mail_put(struct rox_qp *qp, u32 psn, u32 msn, u8 syndrome)
 {
 	if (!skb_queue_empty_lockless(&qp->send.side.rxq))
 		return false;
-	atomic64_set(&qp->send.mail, ROX_MAIL_VALID | pkt->bth.psn |
-		     (u64)pkt->ext.aeth.msn << ROX_MAIL_MSN_SHIFT |
-		     (u64)pkt->ext.aeth.syndrome << ROX_MAIL_SYNDROME_SHIFT);
+	atomic64_set(&qp->send.mail, ROX_MAIL_VALID | psn |
+		     (u64)msn << ROX_MAIL_MSN_SHIFT |
+		     (u64)syndrome << ROX_MAIL_SYNDROME_SHIFT);
 	rox_side_kick(&qp->send.side, ROX_WORK_RUN);
 	return true;
+}
+
+/*
+ * Acknowledges to the QP that is sending right now, which has just been found to be
+ * the peer: it looks into its mail itself.
+ */
+static void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender)
+{
+	u32 psn = rox_psn_add(qp->recv.epsn, ROX_PSN_MASK);
+
+	if (qp->attr.dest_qp_num != sender->ibqp.qp_num ||
+	    !rox_mail_put(sender, psn, qp->recv.msn, rox_ack_syndrome(qp))) {
+		rox_ack_send(qp);
+		return;
+	}
+	qp->recv.ack_due = false;
+	rox_qp_count(qp, ROX_CNT_TX_ACKS);
+	rox_qp_count(qp, ROX_CNT_TX_BURSTS);
+	rox_qp_count(qp, ROX_CNT_TX_PKTS);
+	rox_qp_count(sender, ROX_CNT_RX_BURSTS);
+	rox_qp_count(sender, ROX_CNT_RX_PKTS);
+	trace_rox_packet_out(qp->ibqp.qp_num, sender->ibqp.qp_num,
+			     qp->service | IB_OPCODE_ACKNOWLEDGE, psn, 1, 0);
 }
 
 bool rox_mail_take(struct rox_qp *qp)
@@ -64,7 +87,7 @@ static bool rox_recv_direct(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_recv_packet(qp, pkt);
 	rox_recv_iter_end(qp);
 	if (recv->ack_due && rox_can_receive(qp))
-		rox_ack_send(qp);
+		rox_ack_direct(qp, pkt->burst->qp);
 	if (recv->read.active)
 		set_bit(ilog2(ROX_WORK_RUN), &recv->side.pending);
 	if (unlikely(rox_is_xrc(qp)))
@@ -106,7 +129,8 @@ bool rox_transport_direct(struct rox_qp *qp, const struct rox_pkt *pkt, bool req
 			taken = request ? rox_recv_direct(qp, pkt) : rox_comp_direct(qp, pkt);
 		rox_side_release(side);
 	} else if (!request && pkt->info->kind == ROX_KIND_ACK) {
-		taken = rox_mail_put(qp, pkt);
+		taken = rox_mail_put(qp, pkt->bth.psn, pkt->ext.aeth.msn,
+				     pkt->ext.aeth.syndrome);
 	}
 	return taken;
 }

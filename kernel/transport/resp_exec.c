@@ -296,7 +296,9 @@ static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt 
 				       IB_ACCESS_REMOTE_WRITE);
 		if (IS_ERR(mr))
 			return ROX_V_REM_ACCESS;
-		rox_mr_put(mr);
+		rox_iter_init_remote(&recv->iter, qp, &recv->write, IB_ACCESS_REMOTE_WRITE);
+		rox_iter_begin_on(&recv->iter, mr);
+		recv->iter_valid = true;
 	}
 	recv->kind = ROX_KIND_WRITE;
 	return ROX_V_OK;

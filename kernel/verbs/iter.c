@@ -77,6 +77,16 @@ int rox_iter_check(struct rox_iter *it)
 	return on_demand;
 }
 
+int rox_iter_begin(struct rox_iter *it)
+{
+	struct rox_mr *mr = rox_iter_lookup(it, it->sge);
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	it->mr = mr;
+	return mr->type == ROX_MR_ODP;
+}
+
 void rox_iter_seek(struct rox_iter *it, u64 offset)
 {
 	u32 cur = 0;
