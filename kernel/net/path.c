@@ -68,7 +68,7 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 	path->sport = rdma_get_udp_sport(path->flow, sqpn, dqpn);
 	path->oif = ndev_of_gid(dev, sgid);
 	path->hash = jhash_2words(ipv6_addr_hash(&path->daddr), path->sport, 0);
-	path->local = ~(jiffies << 1);
+	path->local = ~(2 * jiffies);
 	atomic_set(&path->ip_id, get_random_u32());
 
 	err = dst_cache_init(&path->dst, gfp);
@@ -213,7 +213,7 @@ struct dst_entry *rox_path_route(struct rox_path *path, struct net *net)
  */
 bool rox_path_is_local(struct rox_path *path)
 {
-	unsigned long now = jiffies << 1;
+	unsigned long now = 2 * jiffies;
 	unsigned long local = READ_ONCE(path->local);
 
 	if (unlikely((local & ~1UL) != now)) {

@@ -6,7 +6,7 @@
 #include <linux/interrupt.h>
 #include "internal.h"
 
-/* Runs of sides that have waited for the end of another one's, before the rest is left to a worker. */
+/* Runs of sides that have waited for another one's end, before the rest is left to a worker. */
 #define ROX_LATER_RUNS 8
 
 /**
