@@ -21,7 +21,7 @@ from .results import Results
 # so that none of them is left to run alone at the end.
 # On the debug kernel, which is slow, only those of ON_DEBUG run, unless it is
 # the only kernel that was named; those of ONLY_DEBUG run nowhere else. Among other
-# groups those of LAST_ONLY run on the last kernel only: all has to end within an hour.
+# groups the runs of LAST_ONLY are made on the last kernel only: all has to end within an hour.
 GROUPS = {
     "life": [("life", "vm", 2400, 2048)],
     "apps": [("apps", "vm", 2400, 3072)],
@@ -39,7 +39,7 @@ GROUPS = {
 DEBUG = "debug"
 ON_DEBUG = {"verbs", "kunit"}
 ONLY_DEBUG = {"kunit"}
-LAST_ONLY = {"net", "stacks"}
+LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e")}
 
 # Most of the cases wait for a large part of their time (perftest sleeps a second for its handshake):
 # two guests of two CPUs keep half of two CPUs busy.
@@ -185,7 +185,7 @@ def kernels_of(group, where, kernels, alone):
         return [None]
     if kernels == [DEBUG]:
         return kernels
-    if group in LAST_ONLY and not alone:
+    if (group, where) in LAST_ONLY and not alone:
         return [k for k in kernels if k != DEBUG][-1:]
     return [k for k in kernels
             if (group in ON_DEBUG if k == DEBUG else group not in ONLY_DEBUG)]
