@@ -8,6 +8,9 @@
 /* NAKs for one gap that are followed at once. */
 #define ROX_FREE_NAKS 3
 
+/* Timeouts in a row do not last longer than this, unless the QP asks for more. */
+#define ROX_MAX_BACKOFF_NS (NSEC_PER_SEC / 2)
+
 static enum hrtimer_restart rox_timer_fn(struct hrtimer *timer)
 {
 	struct rox_qp *qp = container_of(timer, struct rox_qp, send.timer);
@@ -34,14 +37,20 @@ void rox_timer_arm(struct rox_qp *qp)
 
 /*
  * The specification allows up to four times what the QP asks for (9.7.6.1.3).
- * The second and later timeouts in a row take it: the peer, or a queue on the
- * way, is slow rather than the packet lost.
+ * The second and later timeouts in a row take it if they are short: the peer,
+ * or a queue on the way, is slow rather than the packet lost. A QP with long
+ * ones waits for long enough as it is: a lost peer has to be found out.
  */
 static u64 rox_ack_timeout(const struct rox_qp *qp)
 {
 	u64 ns = rox_ack_timeout_ns(qp->attr.timeout);
+	u64 backoff;
 
-	return ns ? max_t(u64, ns, ROX_MIN_ACK_TIMEOUT_NS) << min(qp->send.timeouts, 2) : 0;
+	if (!ns)
+		return 0;
+	ns = max_t(u64, ns, ROX_MIN_ACK_TIMEOUT_NS);
+	backoff = ns << min(qp->send.timeouts, 2);
+	return max(ns, min_t(u64, backoff, ROX_MAX_BACKOFF_NS));
 }
 
 void rox_retry_reset(struct rox_qp *qp)
