@@ -220,9 +220,11 @@ def finish(results, began):
     for result in results:
         for name in result.skipped:
             print(f"skipped: {name}")
-    for result in results:
-        for name in result.failed:
-            print(f"FAILED: {name}")
+    failed = [(result, name) for result in results for name in result.failed]
+    for result, name in failed:
+        print(f"--- {name}", *result.details.get(name, ()), "", sep="\n")
+    for result, name in failed:
+        print("\n    ".join(filter(None, (f"FAILED: {name}", result.reason(name)))))
     print(f"{(time.monotonic() - began) / 60:.1f} minutes")
     print(summary(results), flush=True)
     return 1 if any(r.failed for r in results) else 0

@@ -10,6 +10,19 @@ GTEST_RUN = re.compile(r"^\[ RUN {6}\] (\S+)")
 # The summary at the end names failed and skipped tests again, without a time.
 GTEST_END = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?),?(?: .*)? ?\(\d+ ms\)\s*$")
 GUEST = re.compile(r"^([01])\| ")
+HARNESS = re.compile(r"^scripts/vm: |^  \[")
+TAP_COMMENT = re.compile(r"^# ?(.*)")
+# What tap_run says of a case before its own output.
+TAP_STATUS = re.compile(r"^status \d+ of: ")
+
+DETAIL_LINES = 80
+REASON_LINES = 3
+REASON_LENGTH = 300
+
+
+def _keep(lines, text):
+    if lines is not None and len(lines) < DETAIL_LINES:
+        lines.append(text)
 
 
 class Results:
@@ -20,16 +33,23 @@ class Results:
         self.passed = 0
         self.passed_names = []
         self.failed = []
+        self.details = {}               # failed case -> what it has said
         self.skipped = []
         self.running = {}               # guest -> the GoogleTest case under way
         self.plan = {}                  # guest -> cases that a TAP plan promised
         self.tap_seen = {}
+        self._harness = []              # what scripts/vm has said
+        self._said = {}                 # guest -> lines of its GoogleTest case under way
+        self._explained = {}            # guest -> lines of the failed TAP case before
 
     def line(self, text):
         guest = ""
         match = GUEST.match(text)
         if match:
             guest, text = match.group(1), text[match.end():]
+        elif HARNESS.match(text):
+            _keep(self._harness, text)
+            return False
         return self._gtest(guest, text) or self._tap(guest, text)
 
     def _gtest(self, guest, text):
@@ -37,13 +57,15 @@ class Results:
         if match:
             self._unfinished(guest)
             self.running[guest] = match.group(1)
+            self._said[guest] = []
             return True
         match = GTEST_END.match(text)
         if not match:
+            _keep(self._said.get(guest), text)
             return False
         self.running.pop(guest, None)
         self._count(match.group(2), {"OK": "passed", "FAILED": "failed"}.get(
-            match.group(1), "skipped"))
+            match.group(1), "skipped"), self._said.pop(guest, []))
         return True
 
     def _tap(self, guest, text):
@@ -51,9 +73,14 @@ class Results:
         if match:
             self.tap_seen[guest] = self.tap_seen.get(guest, 0) + 1
             word = (match.group(3) or "").upper()
+            self._explained[guest] = []
             self._count(match.group(2) or f"case {self.tap_seen[guest]}",
                         "skipped" if word == "SKIP" else
-                        "failed" if match.group(1) else "passed")
+                        "failed" if match.group(1) else "passed", self._explained[guest])
+            return True
+        match = TAP_COMMENT.match(text)
+        if match:
+            _keep(self._explained.get(guest), match.group(1))
             return True
         match = TAP_PLAN.match(text)
         if match:
@@ -65,20 +92,32 @@ class Results:
             return True
         return False
 
-    def _count(self, name, verdict):
+    def _count(self, name, verdict, said=()):
         if verdict == "passed":
             self.passed += 1
             self.passed_names.append(name)
-        else:
-            getattr(self, verdict).append(f"{self.group}: {name}")
+            return
+        name = f"{self.group}: {name}"
+        getattr(self, verdict).append(name)
+        if verdict == "failed":
+            self.details[name] = said
 
     def _unfinished(self, guest):
         name = self.running.pop(guest, None)
         if name:
-            self._count(f"{name} (began and did not end)", "failed")
+            self._count(f"{name} (began and did not end)", "failed",
+                        self._said.pop(guest, []))
 
-    def fail(self, reason):
-        self.failed.append(f"{self.group}: {reason}")
+    def reason(self, name):
+        """Why a case failed, in one line; what CI shows of a run may be no more than its end."""
+        lines = [line for line in self.details.get(name, ())
+                 if line.strip() and not TAP_STATUS.match(line)]
+        return " | ".join(line.strip() for line in lines[:REASON_LINES])[:REASON_LENGTH]
+
+    def fail(self, reason, said=()):
+        name = f"{self.group}: {reason}"
+        self.failed.append(name)
+        self.details[name] = said
 
     def finish(self, status, failures_explain=True):
         """Judge the group as a whole once it has ended with `status`."""
@@ -90,7 +129,7 @@ class Results:
         # Status 1 is how a script says that the cases above failed; any other
         # one (a crash, a time limit, a dirty kernel log) is a failure of its own.
         if status and not (status == 1 and self.failed and failures_explain):
-            self.fail(f"ended with status {status}{MEANING.get(status, '')}")
+            self.fail(f"ended with status {status}{MEANING.get(status, '')}", self._harness)
         if not self.passed and not self.failed:
             self.fail("no test case passed")
 
