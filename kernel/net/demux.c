@@ -44,27 +44,7 @@ struct frame {
 	struct in6_addr daddr;
 };
 
-/**
- * struct run - consecutive packets of a frame that belong together
- * @first: number of the first one
- * @count: packets
- * @bad: they are no packets of any known kind
- * @request: for the responder
- * @service: enum rox_service
- * @pkey: their P_Key
- * @dqpn: their destination
- */
-struct run {
-	u32 first;
-	u32 count;
-	bool bad;
-	bool request;
-	u8 service;
-	u16 pkey;
-	u32 dqpn;
-};
-
-static bool dev_has_gid(struct rox_dev *dev, const struct in6_addr *addr, struct net_device *ndev)
+bool rox_dev_has_gid(struct rox_dev *dev, const struct in6_addr *addr, struct net_device *ndev)
 {
 	const struct ib_gid_attr *attr;
 
@@ -86,7 +66,7 @@ static struct rox_dev *find_dev(const struct frame *f, struct net_device *ndev)
 		/* Before it is registered, and after, it has no table of GIDs. */
 		if (!ib_device_try_get(&dev->ibdev))
 			continue;
-		found = dev_has_gid(dev, &f->daddr, ndev);
+		found = rox_dev_has_gid(dev, &f->daddr, ndev);
 		ib_device_put(&dev->ibdev);
 		if (found)
 			return dev;
@@ -116,7 +96,7 @@ static void count_drop(const struct frame *f, struct rox_dev *dev, enum rox_coun
 		rox_count_add(dev, why, n);
 }
 
-static bool service_ok(const struct rox_qp *qp, const struct run *run)
+static bool service_ok(const struct rox_qp *qp, const struct rox_run *run)
 {
 	u8 service = run->service;
 
@@ -140,19 +120,12 @@ static bool service_ok(const struct rox_qp *qp, const struct run *run)
 	}
 }
 
-static bool is_connected(const struct rox_qp *qp)
-{
-	return qp->ibqp.qp_type == IB_QPT_RC || qp->ibqp.qp_type == IB_QPT_UC ||
-	       qp->service == ROX_SERVICE_XRC;
-}
-
 /* A connected QP hears its peer only; a datagram QP hears whoever means its device. */
 static bool addrs_ok(const struct rox_qp *qp, const struct frame *f)
 {
-	if (is_connected(qp))
-		return ipv6_addr_equal(&f->saddr, &qp->path.daddr) &&
-		       ipv6_addr_equal(&f->daddr, &qp->path.saddr);
-	return qp->ibqp.qp_type == IB_QPT_GSI || dev_has_gid(qp->dev, &f->daddr, NULL);
+	if (rox_qp_is_connected(qp))
+		return rox_qp_is_peer(qp, &f->saddr, &f->daddr);
+	return qp->ibqp.qp_type == IB_QPT_GSI || rox_dev_has_gid(qp->dev, &f->daddr, NULL);
 }
 
 static bool state_ok(const struct rox_qp *qp)
@@ -171,7 +144,7 @@ static bool pkey_ok(const struct rox_qp *qp, u16 pkey)
 }
 
 /* The QP of a run, with a reference; NULL if there is none in this namespace. */
-static struct rox_qp *find_qp(const struct frame *f, const struct run *run)
+static struct rox_qp *find_qp(const struct frame *f, const struct rox_run *run)
 {
 	struct rox_dev *dev = NULL;
 	struct rox_qp *qp;
@@ -211,7 +184,7 @@ static void scrub(struct sk_buff *skb)
 	skb->dev = NULL;
 }
 
-static noinline void count_congestion(struct rox_qp *qp, const struct run *run,
+static noinline void count_congestion(struct rox_qp *qp, const struct rox_run *run,
 				      const struct sk_buff *skb)
 {
 	u8 dsfield = ip_hdr(skb)->version == 6 ? ipv6_get_dsfield(ipv6_hdr(skb)) :
@@ -222,7 +195,7 @@ static noinline void count_congestion(struct rox_qp *qp, const struct run *run,
 }
 
 /* Gives packets to a QP; takes over @skb. */
-static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff *skb)
+static void accept_run(struct rox_qp *qp, const struct rox_run *run, struct sk_buff *skb)
 {
 	struct rox_skb_cb *cb = rox_skb_cb(skb);
 
@@ -232,6 +205,7 @@ static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff 
 	cb->qp = qp;
 	cb->first = run->first;
 	cb->count = run->count;
+	cb->local = false;
 
 	if (run->service == ROX_SERVICE_CNP)
 		take_cnp(skb);
@@ -239,18 +213,16 @@ static void accept_run(struct rox_qp *qp, const struct run *run, struct sk_buff 
 		rox_transport_rx(qp, skb, run->request);
 }
 
-/* Checks that @qp may have the packets; counts them if not. @addressed: they are for it. */
-static bool may_accept(struct rox_qp *qp, const struct frame *f, const struct run *run,
-		       bool addressed)
+bool rox_may_accept(struct rox_qp *qp, const struct rox_run *run, bool addressed)
 {
 	struct rox_dev *dev = qp->dev;
 
 	if (!service_ok(qp, run) || !state_ok(qp) || !addressed) {
-		count_drop(f, dev, ROX_CNT_RX_NO_QP, run->count);
+		rox_count_add(dev, ROX_CNT_RX_NO_QP, run->count);
 		return false;
 	}
 	if (run->service != ROX_SERVICE_CNP && !pkey_ok(qp, run->pkey)) {
-		count_drop(f, dev, ROX_CNT_RX_PKEY, run->count);
+		rox_count_add(dev, ROX_CNT_RX_PKEY, run->count);
 		atomic_add(run->count, &dev->pkey_bad);
 		return false;
 	}
@@ -264,7 +236,7 @@ static bool is_multicast(const struct in6_addr *addr)
 }
 
 /* A copy of a run of packets for each QP in a group; returns the number of QPs that took one. */
-static u32 spread(const struct frame *f, const struct run *run, const struct rox_mcg *mcg)
+static u32 spread(const struct frame *f, const struct rox_run *run, const struct rox_mcg *mcg)
 {
 	const struct rox_mcg_member *member;
 	struct sk_buff *skb;
@@ -276,7 +248,7 @@ static u32 spread(const struct frame *f, const struct run *run, const struct rox
 		if (!qp)
 			continue;
 		n++;
-		if (may_accept(qp, f, run, true)) {
+		if (rox_may_accept(qp, run, true)) {
 			skb = skb_clone(f->skb, GFP_ATOMIC | __GFP_NOWARN);
 			if (skb)
 				accept_run(qp, run, skb);
@@ -292,7 +264,7 @@ static u32 spread(const struct frame *f, const struct run *run, const struct rox
  * Packets to the multicast QP number go to whoever is attached to their
  * destination address, on the devices that listen on the netdev that they came to.
  */
-static noinline void deliver_multicast(const struct frame *f, const struct run *run, bool last)
+static noinline void deliver_multicast(const struct frame *f, const struct rox_run *run, bool last)
 {
 	const struct rox_mcg *mcg;
 	struct rox_dev *dev;
@@ -312,7 +284,7 @@ static noinline void deliver_multicast(const struct frame *f, const struct run *
 }
 
 /* Finds out what to do with a run of packets. @last: no other run of the frame follows. */
-static void deliver(const struct frame *f, const struct run *run, bool last)
+static void deliver(const struct frame *f, const struct rox_run *run, bool last)
 {
 	struct sk_buff *skb;
 	struct rox_qp *qp;
@@ -330,7 +302,7 @@ static void deliver(const struct frame *f, const struct run *run, bool last)
 		count_drop(f, NULL, ROX_CNT_RX_NO_QP, run->count);
 		goto drop;
 	}
-	if (!may_accept(qp, f, run, addrs_ok(qp, f))) {
+	if (!rox_may_accept(qp, run, addrs_ok(qp, f))) {
 		rox_qp_put(qp);
 		goto drop;
 	}
@@ -349,14 +321,14 @@ drop:
 }
 
 /* What packet @index of the frame is. */
-static void classify(const struct frame *f, u32 index, struct run *run)
+static void classify(const struct frame *f, u32 index, struct rox_run *run)
 {
 	u32 off = f->off + index * f->seg;
 	u8 buf[ROX_BTH_LEN];
 	const u8 *p;
 	struct rox_bth bth = {};
 
-	*run = (struct run) { .first = index, .count = 1, .bad = true };
+	*run = (struct rox_run) { .first = index, .count = 1, .bad = true };
 	p = skb_header_pointer(f->skb, off, sizeof(buf), buf);
 	if (!p)
 		return;
@@ -370,7 +342,7 @@ static void classify(const struct frame *f, u32 index, struct run *run)
 	run->dqpn = bth.dqpn;
 }
 
-static bool same_run(const struct run *a, const struct run *b)
+static bool same_run(const struct rox_run *a, const struct rox_run *b)
 {
 	return a->bad == b->bad && a->request == b->request && a->service == b->service &&
 	       a->pkey == b->pkey && a->dqpn == b->dqpn;
@@ -380,7 +352,7 @@ static bool same_run(const struct run *a, const struct run *b)
 static void demultiplex(const struct frame *f)
 {
 	u32 n = DIV_ROUND_UP(f->len, f->seg);
-	struct run run, next;
+	struct rox_run run, next;
 	u32 i;
 
 	classify(f, 0, &run);

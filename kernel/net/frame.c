@@ -17,15 +17,27 @@
 /* The page that frames are now carved from; used with bottom halves disabled. */
 static DEFINE_PER_CPU(struct page_frag, frag_pages);
 
+static struct sk_buff *frame_alloc(struct rox_frame *frame, u32 hdr, u32 len)
+{
+	frame->linear = len <= LINEAR_MAX;
+	frame->skb = alloc_skb(hdr + (frame->linear ? len : 0), GFP_ATOMIC | __GFP_NOWARN);
+	return frame->skb;
+}
+
+int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len)
+{
+	if (!frame_alloc(frame, hdr, len))
+		return -ENOMEM;
+	skb_put(frame->skb, hdr);
+	return 0;
+}
+
 int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 len)
 {
 	u32 headroom = LL_RESERVED_SPACE(dst->dev) + READ_ONCE(dst->header_len);
 	struct sk_buff *skb;
 
-	frame->linear = len <= LINEAR_MAX;
-	skb = alloc_skb(headroom + ip_len + sizeof(struct udphdr) + (frame->linear ? len : 0),
-			GFP_ATOMIC | __GFP_NOWARN);
-	frame->skb = skb;
+	skb = frame_alloc(frame, headroom + ip_len + sizeof(struct udphdr), len);
 	if (!skb)
 		return -ENOMEM;
 

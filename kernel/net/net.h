@@ -43,6 +43,7 @@ void rox_net_exit(void);
  * @dst: cached routes, checked on each use
  * @sl: service level, for query and completions
  * @hash: spreads flows over the netdev's queues
+ * @local: bit 0: leads back to the device; the rest: when that was found out (jiffies)
  * @ip_id: IPv4 ID of the next packet; counted per path, so that the peer's GRO,
  *	which wants consecutive IDs, can put packets together
  *
@@ -61,6 +62,7 @@ struct rox_path {
 	struct in6_addr saddr;	/* IPv4 as ::ffff:a.b.c.d */
 	struct in6_addr daddr;
 	u32 hash;
+	unsigned long local;
 	atomic_t ip_id;
 	struct dst_cache dst;
 };
@@ -113,11 +115,12 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  * @op_first: opcode of packet 0 (if npkts is 1: the only one)
  * @op_mid: opcode of the packets between
  * @op_last: opcode of the last packet if npkts > 1
- * @ext_first: packed extended headers of packet 0
- * @ext_mid: packed extended headers of each packet between; only XRC has any
- * @ext_last: packed extended headers of the last packet if npkts > 1
+ * @ext: extended headers; the opcodes say which packet has which of them
  * @solicited: SE bit on the last packet
  * @ackreq: A bit on the last packet
+ * @again: carrier without a wire: the QP at the other end could not take it now
+ * @read: likewise: bytes of the payload that have been read
+ * @err: likewise: reading the payload has failed with this
  * @qp: whose packets, for tracing and counters
  */
 struct rox_burst {
@@ -133,14 +136,12 @@ struct rox_burst {
 	u8 op_first;
 	u8 op_mid;
 	u8 op_last;
-	u8 ext_first_len;
-	u8 ext_mid_len;
-	u8 ext_last_len;
 	bool solicited;
 	bool ackreq;
-	u8 ext_first[ROX_EXT_MAX];
-	u8 ext_mid[ROX_EXT_MIDDLE];
-	u8 ext_last[ROX_EXT_MAX];
+	bool again;
+	u32 read;
+	int err;
+	struct rox_ext_hdrs ext;
 	struct rox_qp *qp;
 };
 
@@ -166,14 +167,21 @@ int rox_xmit(struct rox_burst *burst);
  * @bth: base transport header
  * @ext: extended headers
  * @info: row of the opcode table
- * @skb: the frame that holds it
- * @payload_off: offset of the payload from skb->data
+ * @npkts: PSNs that it takes: 1, but for what came without a wire
+ * @burst: came without a wire: what it is a part of, or all of; else NULL
+ * @skb: the frame that holds it; NULL if the payload is still the sender's
+ * @payload_off: offset of the payload from skb->data, or in the sender's burst
  * @payload_len: payload bytes without pad and ICRC
+ *
+ * Consecutive packets of a burst that came without a wire are one: with the
+ * opcode that their message would have if so much fitted into a packet.
  */
 struct rox_pkt {
 	struct rox_bth bth;
 	struct rox_ext_hdrs ext;
 	const struct rox_opcode_info *info;
+	u32 npkts;
+	struct rox_burst *burst;
 	struct sk_buff *skb;
 	u32 payload_off;
 	u32 payload_len;
@@ -184,6 +192,7 @@ struct rox_pkt {
  * @qp: whose they are; it keeps the frame, or whoever has the frame keeps it
  * @first: number of the first packet
  * @count: packets from there
+ * @local: came without a wire: a struct rox_local_hdr and the payload
  *
  * A frame with packets for more than one QP (put together by GRO) becomes one
  * clone for each run of packets for the same QP.
@@ -192,6 +201,7 @@ struct rox_skb_cb {
 	struct rox_qp *qp;
 	u32 first;
 	u32 count;
+	bool local;
 };
 
 static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
@@ -232,9 +242,22 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt);
 
 /* Addresses of a frame (IPv4 mapped into IPv6). */
 void rox_skb_addrs(const struct sk_buff *skb, struct in6_addr *saddr, struct in6_addr *daddr);
+/* Those of a packet; whether it came over IPv6. */
+void rox_pkt_addrs(const struct rox_pkt *pkt, struct in6_addr *saddr, struct in6_addr *daddr);
+bool rox_pkt_is_v6(const struct rox_pkt *pkt);
 /* The 40 bytes that a UD receive has before its payload (IPv4 header in the last 20). */
-void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN]);
+void rox_pkt_grh(const struct rox_pkt *pkt, u8 grh[ROX_GRH_LEN]);
 /* Copies @len bytes of payload, from its byte @off on, to @dst. 0 or the iterator's error. */
 int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len);
+/* The same into a buffer of the kernel. */
+int rox_pkt_read(const struct rox_pkt *pkt, void *dst, u32 len);
+/* @rest: @pkt without its first @n packets. */
+void rox_pkt_skip(const struct rox_pkt *pkt, u32 n, struct rox_pkt *rest);
+
+/* Was it reading the sender's memory that has failed? Nothing of @pkt has come then. */
+static inline bool rox_pkt_unread(const struct rox_pkt *pkt)
+{
+	return pkt->burst && !pkt->skb && pkt->burst->err;
+}
 
 #endif /* ROX_NET_H */

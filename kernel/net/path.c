@@ -68,6 +68,7 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 	path->sport = rdma_get_udp_sport(path->flow, sqpn, dqpn);
 	path->oif = ndev_of_gid(dev, sgid);
 	path->hash = jhash_2words(ipv6_addr_hash(&path->daddr), path->sport, 0);
+	path->local = ~(2 * jiffies);
 	atomic_set(&path->ip_id, get_random_u32());
 
 	err = dst_cache_init(&path->dst, gfp);
@@ -201,6 +202,26 @@ static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
 struct dst_entry *rox_path_route(struct rox_path *path, struct net *net)
 {
 	return path->v6 ? route_v6(path, net) : route_v4(path, net);
+}
+
+/**
+ * rox_path_is_local() - does a path lead back to its device?
+ * @path: the path
+ *
+ * Under RCU. Looked up again after a tick, as addresses come and go; an answer
+ * of two contexts at once is of one of them.
+ */
+bool rox_path_is_local(struct rox_path *path)
+{
+	unsigned long now = 2 * jiffies;
+	unsigned long local = READ_ONCE(path->local);
+
+	if (unlikely((local & ~1UL) != now)) {
+		local = now | (rox_dev_has_gid(path->dev, &path->daddr, NULL) &&
+			       rox_dev_has_gid(path->dev, &path->saddr, NULL));
+		WRITE_ONCE(path->local, local);
+	}
+	return local & 1;
 }
 
 /* MTU of the route, or 0 if there is none at the moment. */

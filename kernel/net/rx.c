@@ -60,6 +60,11 @@ static int copy_chunk(void *arg, const u8 *p, u32 len)
 	return rox_iter_write(arg, p, len);
 }
 
+static struct rox_local_hdr *local_hdr(const struct sk_buff *skb)
+{
+	return (struct rox_local_hdr *)skb->data;
+}
+
 /**
  * rox_rx_begin() - begins a walk over the packets of a frame
  * @rx: the walk
@@ -71,6 +76,10 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 	u32 len;
 
 	rx->skb = skb;
+	if (cb->local) {
+		rx->left = 1;
+		return;
+	}
 	rx->v6 = ip_hdr(skb)->version == 6;
 	rx->fixed_id = skb_shinfo(skb)->gso_type & SKB_GSO_TCP_FIXEDID;
 	rx->l4_off = rx->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
@@ -144,6 +153,8 @@ static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, u8 *bth)
 	hdrs = ROX_BTH_LEN + pkt->info->ext_len;
 	if (len < hdrs + pkt->bth.pad + ROX_ICRC_LEN)
 		return false;
+	pkt->npkts = 1;
+	pkt->burst = NULL;
 	pkt->skb = rx->skb;
 	pkt->payload_off = rx->off + hdrs;
 	pkt->payload_len = len - hdrs - pkt->bth.pad - ROX_ICRC_LEN;
@@ -157,16 +168,22 @@ static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, u8 *bth)
 	return true;
 }
 
-/**
- * rox_rx_next() - the next good packet of a frame
- * @rx: the walk
- * @pkt: filled
- *
- * Packets that are malformed or have a wrong ICRC are counted and passed over.
- *
- * Return: false at the end
- */
-bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
+/* What came without a wire is one packet, and was checked when it was sent. */
+static bool next_local(struct rox_rx *rx, struct rox_pkt *pkt)
+{
+	struct rox_local_hdr *hdr = local_hdr(rx->skb);
+
+	if (!rx->left)
+		return false;
+	rx->left = 0;
+	rox_local_pkt(&hdr->burst, 0, hdr->burst.npkts, pkt);
+	pkt->skb = rx->skb;
+	pkt->payload_off += sizeof(*hdr);
+	return true;
+}
+
+/* The next good packet that came over the wire. */
+static bool next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
 {
 	const struct rox_qp *qp = rox_skb_cb(rx->skb)->qp;
 	bool found = false;
@@ -185,11 +202,27 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
 		rx->left -= len;
 		rx->index++;
 	}
-	if (found) {
-		rox_qp_count(qp, ROX_CNT_RX_PKTS);
-		rox_qp_count_add(qp, ROX_CNT_RX_BYTES, pkt->payload_len);
-	}
 	return found;
+}
+
+/**
+ * rox_rx_next() - the next good packet of a frame
+ * @rx: the walk
+ * @pkt: filled
+ *
+ * Packets that are malformed or have a wrong ICRC are counted and passed over.
+ *
+ * Return: false at the end
+ */
+bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
+{
+	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
+
+	if (!(cb->local ? next_local(rx, pkt) : next_wire(rx, pkt)))
+		return false;
+	rox_qp_count_add(cb->qp, ROX_CNT_RX_PKTS, pkt->npkts);
+	rox_qp_count_add(cb->qp, ROX_CNT_RX_BYTES, pkt->payload_len);
+	return true;
 }
 
 /**
@@ -209,14 +242,35 @@ void rox_skb_addrs(const struct sk_buff *skb, struct in6_addr *saddr, struct in6
 	}
 }
 
-/**
- * rox_skb_grh() - the network header as a UD receive has it before its payload
- * @skb: the frame; data points at the IP header
- * @grh: filled: an IPv6 header, or 20 bytes of 0 and an IPv4 header
- *
- * The lengths are those of one packet of the frame.
- */
-void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
+bool rox_pkt_is_v6(const struct rox_pkt *pkt)
+{
+	if (!pkt->burst)
+		return ip_hdr(pkt->skb)->version == 6;
+	return pkt->skb ? *local_hdr(pkt->skb)->grh : pkt->burst->path->v6;
+}
+
+void rox_pkt_addrs(const struct rox_pkt *pkt, struct in6_addr *saddr, struct in6_addr *daddr)
+{
+	u8 grh[ROX_GRH_LEN];
+
+	if (!pkt->burst) {
+		rox_skb_addrs(pkt->skb, saddr, daddr);
+		return;
+	}
+	rox_pkt_grh(pkt, grh);
+	if (rox_pkt_is_v6(pkt)) {
+		*saddr = ((struct ipv6hdr *)grh)->saddr;
+		*daddr = ((struct ipv6hdr *)grh)->daddr;
+	} else {
+		struct iphdr *ip = (struct iphdr *)(grh + ROX_GRH_LEN - sizeof(*ip));
+
+		ipv6_addr_set_v4mapped(ip->saddr, saddr);
+		ipv6_addr_set_v4mapped(ip->daddr, daddr);
+	}
+}
+
+/* The lengths are those of one packet of the frame. */
+static void skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
 {
 	u16 seg = sizeof(struct udphdr) + skb_shinfo(skb)->gso_size;
 
@@ -237,6 +291,21 @@ void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
 }
 
 /**
+ * rox_pkt_grh() - the network header as a UD receive has it before its payload
+ * @pkt: the packet
+ * @grh: filled: an IPv6 header, or 20 bytes of 0 and an IPv4 header
+ */
+void rox_pkt_grh(const struct rox_pkt *pkt, u8 grh[ROX_GRH_LEN])
+{
+	if (!pkt->burst)
+		skb_grh(pkt->skb, grh);
+	else if (pkt->skb)
+		memcpy(grh, local_hdr(pkt->skb)->grh, ROX_GRH_LEN);
+	else
+		rox_local_grh(pkt->burst, grh);
+}
+
+/**
  * rox_pkt_copy() - copies payload into memory regions
  * @pkt: the packet
  * @off: first byte of its payload
@@ -249,5 +318,24 @@ int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 l
 {
 	if (off > pkt->payload_len || len > pkt->payload_len - off)
 		return -EINVAL;
+	if (!pkt->skb)
+		return rox_local_copy(pkt, off, dst, len);
 	return walk(pkt->skb, pkt->payload_off + off, len, copy_chunk, dst);
+}
+
+int rox_pkt_read(const struct rox_pkt *pkt, void *dst, u32 len)
+{
+	if (len > pkt->payload_len)
+		return -EINVAL;
+	if (!pkt->skb)
+		return rox_local_read(pkt, dst, len);
+	return skb_copy_bits(pkt->skb, pkt->payload_off, dst, len);
+}
+
+void rox_pkt_skip(const struct rox_pkt *pkt, u32 n, struct rox_pkt *rest)
+{
+	rox_local_pkt(pkt->burst, n, pkt->npkts - n, rest);
+	rest->skb = pkt->skb;
+	if (pkt->skb)
+		rest->payload_off += sizeof(struct rox_local_hdr);
 }

@@ -24,6 +24,10 @@ static bool gso = true;
 module_param(gso, bool, 0644);
 MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (default: Y)");
 
+static bool loopback = true;
+module_param(loopback, bool, 0644);
+MODULE_PARM_DESC(loopback, "Between QPs of one device, copy without a wire (default: Y)");
+
 /* Packets that others accept in one frame (UDP_MAX_SEGMENTS of all kernels). */
 #define MAX_SEGS	64
 
@@ -44,6 +48,7 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
  * @sent: packets handed over
  * @sent_bytes: their payload
  * @drops: packets lost here
+ * @ext: extended headers, packed: of the first packet, of each between, of the last
  */
 struct tx {
 	struct rox_burst *b;
@@ -55,6 +60,10 @@ struct tx {
 	u32 sent;
 	u32 sent_bytes;
 	u32 drops;
+	struct ext {
+		u32 len;
+		u8 bytes[ROX_EXT_MAX];
+	} ext[3];
 };
 
 /**
@@ -93,18 +102,27 @@ static u32 payload_len(const struct rox_burst *b, u32 i)
 }
 
 /* The extended headers of packet @i. */
-static const u8 *ext_of(const struct rox_burst *b, u32 i, u32 *len)
+static const struct ext *ext_of(const struct tx *tx, u32 i)
 {
-	if (!i) {
-		*len = b->ext_first_len;
-		return b->ext_first;
-	}
-	if (is_last(b, i)) {
-		*len = b->ext_last_len;
-		return b->ext_last;
-	}
-	*len = b->ext_mid_len;
-	return b->ext_mid;
+	if (!i)
+		return &tx->ext[0];
+	return &tx->ext[is_last(tx->b, i) ? 2 : 1];
+}
+
+static void pack_ext(struct ext *ext, const struct rox_burst *b, u8 opcode)
+{
+	ext->len = rox_ext_pack(ext->bytes, opcode, &b->ext);
+}
+
+static void pack_all_ext(struct tx *tx)
+{
+	const struct rox_burst *b = tx->b;
+
+	pack_ext(&tx->ext[0], b, b->op_first);
+	if (b->npkts > 2)
+		pack_ext(&tx->ext[1], b, b->op_mid);
+	if (b->npkts > 1)
+		pack_ext(&tx->ext[2], b, b->op_last);
 }
 
 static u8 opcode_of(const struct rox_burst *b, u32 i)
@@ -115,12 +133,9 @@ static u8 opcode_of(const struct rox_burst *b, u32 i)
 }
 
 /* UDP payload of packet @i. */
-static u32 packet_len(const struct rox_burst *b, u32 i)
+static u32 packet_len(const struct tx *tx, u32 i)
 {
-	u32 ext;
-
-	ext_of(b, i, &ext);
-	return ROX_BTH_LEN + ext + ALIGN(payload_len(b, i), 4) + ROX_ICRC_LEN;
+	return ROX_BTH_LEN + ext_of(tx, i)->len + ALIGN(payload_len(tx->b, i), 4) + ROX_ICRC_LEN;
 }
 
 /* Which packets from tx->pkt on go into one frame: of one size, but the last may be shorter. */
@@ -132,12 +147,12 @@ static void choose_group(const struct tx *tx, struct group *g)
 
 	g->first = tx->pkt;
 	g->count = 1;
-	g->seg = packet_len(b, g->first);
+	g->seg = packet_len(tx, g->first);
 	g->total = g->seg;
 
 	limit = min(limit, b->npkts - g->first);
 	while (g->count < limit) {
-		u32 len = packet_len(b, g->first + g->count);
+		u32 len = packet_len(tx, g->first + g->count);
 
 		if (len > g->seg || g->total + len > max)
 			break;
@@ -244,8 +259,7 @@ static int put_packet(struct tx *tx, struct group *g, u32 i)
 	const struct rox_burst *b = tx->b;
 	u32 len = payload_len(b, i);
 	u8 buf[ROX_BTH_LEN + ROX_EXT_MAX] = {};
-	u32 ext_len;
-	const u8 *ext = ext_of(b, i, &ext_len);
+	const struct ext *ext = ext_of(tx, i);
 	struct rox_bth bth = {
 		.opcode = opcode_of(b, i),
 		.solicited = b->solicited && is_last(b, i),
@@ -262,11 +276,11 @@ static int put_packet(struct tx *tx, struct group *g, u32 i)
 	int err;
 
 	rox_bth_pack(buf, &bth);
-	memcpy(buf + ROX_BTH_LEN, ext, ext_len);
-	crc = icrc_begin(tx, g, i - g->first, packet_len(b, i), buf);
-	crc = rox_icrc_update(crc, buf + ROX_BTH_LEN, ext_len);
+	memcpy(buf + ROX_BTH_LEN, ext->bytes, ext->len);
+	crc = icrc_begin(tx, g, i - g->first, packet_len(tx, i), buf);
+	crc = rox_icrc_update(crc, buf + ROX_BTH_LEN, ext->len);
 
-	if (rox_frame_put(&g->frame, buf, ROX_BTH_LEN + ext_len))
+	if (rox_frame_put(&g->frame, buf, ROX_BTH_LEN + ext->len))
 		return LOST;
 	err = put_payload(tx, &g->frame, len, &crc);
 	if (err)
@@ -406,6 +420,32 @@ static void account(const struct tx *tx)
 			     b->len);
 }
 
+static int wire_xmit(struct tx *tx, const struct rox_net *rn)
+{
+	int err = LOST;
+
+	/* A QP whose P_Key was taken away is in no partition. */
+	tx->dst = likely(rox_pkey_valid(tx->b->pkey)) ? route_of(tx->b->path, rn) :
+							ERR_PTR(-EACCES);
+	if (!IS_ERR(tx->dst)) {
+		tx->net = rn->net;
+		pack_all_ext(tx);
+		err = send_all(tx);
+		dst_release(tx->dst);
+	}
+	return err == LOST ? lose_rest(tx) : err;
+}
+
+/* Is there a way around the wire? */
+static bool may_loop_back(const struct rox_burst *b, const struct rox_net *rn)
+{
+	struct rox_path *path = b->path;
+
+	return READ_ONCE(loopback) && path->valid && rn && !READ_ONCE(rn->dead) &&
+	       rox_path_is_local(path) && netif_running(path->dev->ndev) &&
+	       rox_pkey_valid(b->pkey);
+}
+
 int rox_xmit(struct rox_burst *burst)
 {
 	struct rox_path *path = burst->path;
@@ -414,21 +454,19 @@ int rox_xmit(struct rox_burst *burst)
 		.b = burst,
 		.ip_len = path->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr),
 	};
-	int err = LOST;
+	int err = -ENOLINK;
 
 	rcu_read_lock();
 	rn = READ_ONCE(path->dev->net);
-	/* A QP whose P_Key was taken away is in no partition. */
-	tx.dst = likely(rox_pkey_valid(burst->pkey)) ? route_of(path, rn) : ERR_PTR(-EACCES);
-	if (!IS_ERR(tx.dst)) {
-		tx.net = rn->net;
-		err = send_all(&tx);
-		dst_release(tx.dst);
+	if (may_loop_back(burst, rn)) {
+		err = rox_loopback_xmit(burst);
+		tx.sent = err ? 0 : burst->npkts;
+		tx.sent_bytes = err ? 0 : burst->len;
 	}
+	if (err == -ENOLINK)
+		err = wire_xmit(&tx, rn);
 	rcu_read_unlock();
 
-	if (err == LOST)
-		err = lose_rest(&tx);
 	account(&tx);
 	return err;
 }

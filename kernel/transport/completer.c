@@ -219,9 +219,12 @@ static bool rox_wqe_is_read_or_write(const struct rox_swqe *wqe)
  * A response has nowhere to go. If it is for want of a page that was there when the
  * request was sent, it is asked for again, and the page before it.
  */
-static void rox_comp_no_place(struct rox_qp *qp, int err)
+static void rox_comp_no_place(struct rox_qp *qp, const struct rox_pkt *pkt, int err)
 {
 	rox_send_iter_end(qp);
+	/* The responder could not read what it wanted to send: as if nothing had come. */
+	if (rox_pkt_unread(pkt))
+		return;
 	if (err == -EAGAIN)
 		rox_retry_again(qp);
 	else
@@ -244,7 +247,11 @@ static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_credits(qp, pkt);
 	pos = (psn - wqe->first_psn) & ROX_PSN_MASK;
 	offset = pos * qp->mtu;
-	len = min(qp->mtu, wqe->length - offset);
+	if (pkt->npkts > wqe->npkts - pos) {
+		rox_fail_tail(qp, IB_WC_BAD_RESP_ERR);
+		return;
+	}
+	len = min(pkt->npkts * qp->mtu, wqe->length - offset);
 	if (pkt->payload_len != len) {
 		rox_fail_tail(qp, IB_WC_BAD_RESP_ERR);
 		return;
@@ -252,12 +259,13 @@ static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (len) {
 		err = rox_pkt_copy(pkt, 0, rox_send_iter(qp, wqe, qp->send.tail, offset), len);
 		if (unlikely(err)) {
-			rox_comp_no_place(qp, err);
+			rox_comp_no_place(qp, pkt, err);
 			return;
 		}
 	}
 	qp->send.iter_off += len;
-	pos++;
+	pos += pkt->npkts;
+	psn = rox_psn_add(psn, pkt->npkts - 1);
 	if (pos == wqe->npkts || !(pos % rox_read_chunk_pkts(qp)))
 		rox_rd_atomic_done(qp, psn);
 	rox_acked_to(qp, rox_psn_add(psn, 1));
@@ -280,7 +288,7 @@ static void rox_comp_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_credits(qp, pkt);
 	err = rox_iter_write(rox_send_iter(qp, wqe, qp->send.tail, 0), &orig, sizeof(orig));
 	if (unlikely(err)) {
-		rox_comp_no_place(qp, err);
+		rox_comp_no_place(qp, pkt, err);
 		return;
 	}
 	rox_send_iter_end(qp);
@@ -289,10 +297,12 @@ static void rox_comp_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_retire_tail(qp);
 }
 
-static void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
+void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_send *send = &qp->send;
 
+	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn,
+			    pkt->npkts, pkt->payload_len);
 	/* Answers to what was answered before, or to what was never sent. */
 	if (rox_psn_diff(pkt->bth.psn, send->max_psn) >= 0 || !rox_tail_wqe(qp))
 		return;
@@ -327,12 +337,7 @@ void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb)
 	struct rox_pkt pkt;
 
 	rox_rx_begin(&rx, skb);
-	while (rox_rx_next(&rx, &pkt)) {
-		trace_rox_packet_in(qp->ibqp.qp_num, pkt.bth.dqpn, pkt.bth.opcode, pkt.bth.psn,
-				    1, pkt.payload_len);
+	/* A completion with an error stops the QP. */
+	while (rox_can_send(qp) && rox_rx_next(&rx, &pkt))
 		rox_comp_packet(qp, &pkt);
-		/* A completion with an error has stopped the QP. */
-		if (rox_qp_state(qp) != IB_QPS_RTS && rox_qp_state(qp) != IB_QPS_SQD)
-			break;
-	}
 }

@@ -50,6 +50,19 @@ static inline bool rox_is_ud(const struct rox_qp *qp)
 	return qp->ibqp.qp_type == IB_QPT_UD || qp->ibqp.qp_type == IB_QPT_GSI;
 }
 
+static inline bool rox_can_send(const struct rox_qp *qp)
+{
+	return rox_qp_state(qp) == IB_QPS_RTS || rox_qp_state(qp) == IB_QPS_SQD;
+}
+
+static inline bool rox_can_receive(const struct rox_qp *qp)
+{
+	enum ib_qp_state state = rox_qp_state(qp);
+
+	return state == IB_QPS_RTR || state == IB_QPS_RTS || state == IB_QPS_SQD ||
+	       state == IB_QPS_SQE;
+}
+
 static inline struct rox_swqe *rox_swqe_at(const struct rox_qp *qp, u32 index)
 {
 	return qp->send.wqes + (size_t)(index & qp->send.mask) * qp->send.stride;
@@ -60,6 +73,13 @@ void rox_side_init(struct rox_side *side, struct rox_qp *qp,
 		   bool (*run)(struct rox_qp *qp, unsigned long work));
 /* Announces @work and runs the side unless somebody does. No lock, bottom halves disabled. */
 void rox_side_kick(struct rox_side *side, unsigned long work);
+
+/*
+ * A side for packets that are not in its queue: true if it was at rest. What is announced
+ * until it is released is done later.
+ */
+bool rox_side_try(struct rox_side *side);
+void rox_side_release(struct rox_side *side);
 
 /* Process context: keeps the data path out, lets it in again (and runs what was announced). */
 void rox_side_lock(struct rox_side *side);
@@ -158,6 +178,11 @@ void rox_send_iter_end(struct rox_qp *qp);
 
 /* completer.c */
 void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
+void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
+
+/* direct.c */
+/* Looks at the acknowledge that has come without a wire, if there is one. */
+bool rox_mail_take(struct rox_qp *qp);
 
 /* local.c */
 /* Carries out the operation on keys that is next. Return: false if it has to wait, or failed. */
@@ -192,6 +217,7 @@ void rox_retry_rnr(struct rox_qp *qp, u8 timer_code);
 
 /* responder.c */
 bool rox_recv_run(struct rox_qp *qp, unsigned long work);
+void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* A request was accepted: IB_EVENT_COMM_EST if the program has not gone to RTS yet. */
 void rox_established(struct rox_qp *qp);
 /* @pkt waits for the pages that rox_fault_in() was asked for; those behind it wait for it. */

@@ -36,7 +36,7 @@ struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 inde
 /* Pages on demand must be there before a burst begins: none is sent in part. */
 static int rox_send_pages(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset, u32 len)
 {
-	if (wqe->inl || !len)
+	if (likely(!wqe->odp) || wqe->inl || !len)
 		return 0;
 	return rox_fault_ready(&qp->send.side, rox_send_iter(qp, wqe, index, offset), len);
 }
@@ -157,16 +157,8 @@ static void rox_burst_opcodes(struct rox_qp *qp, const struct rox_swqe *wqe, str
 	bool write = wqe->opcode == IB_WR_RDMA_WRITE || wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
 	const struct rox_msg_ops *ops = write ? &rox_write_ops : &rox_send_ops;
 	bool begins = !wqe->sent, ends = wqe->sent + b->npkts == wqe->npkts;
-	struct rox_ext_hdrs ext = {
-		.reth = { .va = wqe->remote_addr, .rkey = wqe->rkey, .len = wqe->length },
-		.xrc_srqn = wqe->xrc_srqn,
-	};
 	u8 last = ends ? rox_end_opcode(wqe, ops, false) : ops->middle;
 
-	if (wqe->opcode == IB_WR_SEND_WITH_INV)
-		ext.ieth_rkey = wqe->inv_rkey;
-	else
-		ext.imm = wqe->imm;
 	if (begins && ends && b->npkts == 1)
 		b->op_first = rox_end_opcode(wqe, ops, true);
 	else if (begins)
@@ -177,10 +169,25 @@ static void rox_burst_opcodes(struct rox_qp *qp, const struct rox_swqe *wqe, str
 	b->op_mid = ops->middle | qp->service;
 	b->op_last = last | qp->service;
 	b->solicited = ends && (wqe->flags & IB_SEND_SOLICITED);
-	b->ext_first_len = rox_ext_pack(b->ext_first, b->op_first, &ext);
-	b->ext_last_len = rox_ext_pack(b->ext_last, b->op_last, &ext);
-	if (unlikely(rox_is_xrc(qp)))
-		b->ext_mid_len = rox_ext_pack(b->ext_mid, b->op_mid, &ext);
+	if (write) {
+		b->ext.reth.va = wqe->remote_addr;
+		b->ext.reth.rkey = wqe->rkey;
+		b->ext.reth.len = wqe->length;
+	}
+	if (wqe->opcode == IB_WR_SEND_WITH_INV)
+		b->ext.ieth_rkey = wqe->inv_rkey;
+	else
+		b->ext.imm = wqe->imm;
+	b->ext.xrc_srqn = wqe->xrc_srqn;
+}
+
+static void rox_burst_payload(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset,
+			      struct rox_burst *b)
+{
+	if (wqe->inl)
+		b->inl = (const u8 *)wqe->sge + offset;
+	else if (b->len)
+		b->src = rox_send_iter(qp, wqe, index, offset);
 }
 
 /* SEND and WRITE: as many packets as burst and window take. */
@@ -196,16 +203,11 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 		b.npkts = min_t(u32, b.npkts, rox_window_room(qp));
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_is_rc(qp);
-	if (unlikely(wqe->odp)) {
-		err = rox_send_pages(qp, wqe, index, offset, b.len);
-		if (err)
-			return err;
-	}
+	err = rox_send_pages(qp, wqe, index, offset, b.len);
+	if (err)
+		return err;
 	rox_burst_opcodes(qp, wqe, &b);
-	if (wqe->inl)
-		b.inl = (const u8 *)wqe->sge + offset;
-	else if (b.len)
-		b.src = rox_send_iter(qp, wqe, index, offset);
+	rox_burst_payload(qp, wqe, index, offset, &b);
 	err = rox_xmit(&b);
 	qp->send.iter_off += b.len;
 	if (err) {
@@ -214,6 +216,31 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	}
 	wqe->sent += b.npkts;
 	return 0;
+}
+
+/* A message of one packet, with its payload. */
+static int rox_xmit_single(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
+			   struct rox_burst *b)
+{
+	int err;
+
+	b->len = wqe->length;
+	rox_burst_payload(qp, wqe, index, 0, b);
+	err = rox_xmit(b);
+	rox_send_iter_end(qp);
+	if (likely(!err))
+		wqe->sent = 1;
+	return err;
+}
+
+/* What requests that are answered have in common; @opcode without the service. */
+static void rox_request_init(struct rox_qp *qp, const struct rox_swqe *wqe, u8 opcode,
+			     struct rox_burst *b)
+{
+	rox_burst_init(qp, b, rox_wqe_psn(wqe));
+	b->op_first = qp->service | opcode;
+	b->ackreq = true;
+	b->ext.xrc_srqn = wqe->xrc_srqn;
 }
 
 /*
@@ -226,26 +253,17 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	u32 chunk = rox_read_chunk_pkts(qp);
 	u32 n = min(chunk - wqe->sent % chunk, wqe->npkts - wqe->sent);
 	u32 offset = wqe->sent * qp->mtu;
-	struct rox_ext_hdrs ext = {
-		.reth = {
-			.va = wqe->remote_addr + offset,
-			.rkey = wqe->rkey,
-			.len = min(wqe->length - offset, n * qp->mtu),
-		},
-		.xrc_srqn = wqe->xrc_srqn,
-	};
+	u32 len = min(wqe->length - offset, n * qp->mtu);
 	struct rox_burst b;
 	int err;
 
-	if (unlikely(wqe->odp)) {
-		err = rox_send_pages(qp, wqe, index, offset, ext.reth.len);
-		if (err)
-			return err;
-	}
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
-	b.op_first = qp->service | IB_OPCODE_RDMA_READ_REQUEST;
-	b.ackreq = true;
-	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	err = rox_send_pages(qp, wqe, index, offset, len);
+	if (err)
+		return err;
+	rox_request_init(qp, wqe, IB_OPCODE_RDMA_READ_REQUEST, &b);
+	b.ext.reth.va = wqe->remote_addr + offset;
+	b.ext.reth.rkey = wqe->rkey;
+	b.ext.reth.len = len;
 	rox_xmit(&b);
 	wqe->sent += n;
 	qp->send.rd_atomic++;
@@ -255,27 +273,17 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 {
 	bool cas = wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP;
-	struct rox_ext_hdrs ext = {
-		.atomic = {
-			.va = wqe->remote_addr,
-			.rkey = wqe->rkey,
-			.swap_add = cas ? wqe->swap : wqe->compare_add,
-			.compare = cas ? wqe->compare_add : 0,
-		},
-		.xrc_srqn = wqe->xrc_srqn,
-	};
 	struct rox_burst b;
 	int err;
 
-	if (unlikely(wqe->odp)) {
-		err = rox_send_pages(qp, wqe, index, 0, sizeof(u64));
-		if (err)
-			return err;
-	}
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
-	b.op_first = qp->service | (cas ? IB_OPCODE_COMPARE_SWAP : IB_OPCODE_FETCH_ADD);
-	b.ackreq = true;
-	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	err = rox_send_pages(qp, wqe, index, 0, sizeof(u64));
+	if (err)
+		return err;
+	rox_request_init(qp, wqe, cas ? IB_OPCODE_COMPARE_SWAP : IB_OPCODE_FETCH_ADD, &b);
+	b.ext.atomic.va = wqe->remote_addr;
+	b.ext.atomic.rkey = wqe->rkey;
+	b.ext.atomic.swap_add = cas ? wqe->swap : wqe->compare_add;
+	b.ext.atomic.compare = cas ? wqe->compare_add : 0;
 	rox_xmit(&b);
 	wqe->sent = 1;
 	qp->send.rd_atomic++;
@@ -285,68 +293,44 @@ static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 /* ATOMIC WRITE: one packet like that of a WRITE, but for the opcode. */
 static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 {
-	struct rox_ext_hdrs ext = {
-		.reth = { .va = wqe->remote_addr, .rkey = wqe->rkey, .len = wqe->length },
-	};
 	struct rox_burst b;
 	int err;
 
-	if (unlikely(wqe->odp)) {
-		err = rox_send_pages(qp, wqe, index, 0, wqe->length);
-		if (err)
-			return err;
-	}
+	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
+	if (err)
+		return err;
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.op_first = IB_OPCODE_RC_ATOMIC_WRITE;
 	b.ackreq = true;
-	b.len = wqe->length;
-	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
-	if (wqe->inl)
-		b.inl = (const u8 *)wqe->sge;
-	else
-		b.src = rox_send_iter(qp, wqe, index, 0);
-	err = rox_xmit(&b);
-	rox_send_iter_end(qp);
-	if (err)
-		return err;
-	wqe->sent = 1;
-	qp->send.rd_atomic++;
-	return 0;
+	b.ext.reth.va = wqe->remote_addr;
+	b.ext.reth.rkey = wqe->rkey;
+	b.ext.reth.len = wqe->length;
+	err = rox_xmit_single(qp, wqe, index, &b);
+	if (!err)
+		qp->send.rd_atomic++;
+	return err;
 }
 
 static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 {
 	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM;
-	struct rox_ext_hdrs ext = {
-		.deth = { .qkey = wqe->remote_qkey, .sqpn = qp->ibqp.qp_num },
-		.imm = wqe->imm,
-	};
 	struct rox_burst b;
 	int err;
 
-	if (unlikely(wqe->odp)) {
-		err = rox_send_pages(qp, wqe, index, 0, wqe->length);
-		if (err)
-			return err;
-	}
+	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
+	if (err)
+		return err;
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.path = &wqe->ah->path;
 	b.dqpn = wqe->remote_qpn;
 	if (unlikely(qp->ibqp.qp_type == IB_QPT_GSI))
 		b.pkey = rox_pkey_at(qp->dev, wqe->pkey_index);
-	b.len = wqe->length;
 	b.op_first = imm ? IB_OPCODE_UD_SEND_ONLY_WITH_IMMEDIATE : IB_OPCODE_UD_SEND_ONLY;
 	b.solicited = wqe->flags & IB_SEND_SOLICITED;
-	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
-	if (wqe->inl)
-		b.inl = (const u8 *)wqe->sge;
-	else if (b.len)
-		b.src = rox_send_iter(qp, wqe, index, 0);
-	err = rox_xmit(&b);
-	rox_send_iter_end(qp);
-	if (likely(!err))
-		wqe->sent = 1;
-	return err;
+	b.ext.deth.qkey = wqe->remote_qkey;
+	b.ext.deth.sqpn = qp->ibqp.qp_num;
+	b.ext.imm = wqe->imm;
+	return rox_xmit_single(qp, wqe, index, &b);
 }
 
 static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
@@ -412,6 +396,9 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 	int err;
 
 	while (bursts) {
+		/* A peer without a wire has answered already. */
+		if (rox_mail_take(qp) && !rox_can_send(qp))
+			break;
 		if (send->cur == qp->sq.index &&
 		    (rox_qp_state(qp) != IB_QPS_RTS || !rox_wqe_pull(qp)))
 			break;
@@ -471,17 +458,13 @@ static bool rox_send_sleep(struct rox_qp *qp)
 	return true;
 }
 
-static bool rox_can_send(const struct rox_qp *qp)
-{
-	return rox_qp_state(qp) == IB_QPS_RTS || rox_qp_state(qp) == IB_QPS_SQD;
-}
-
 /* Return: true if frames are left. */
 static bool rox_send_frames(struct rox_qp *qp)
 {
 	struct sk_buff *skb = NULL;
 	int n;
 
+	rox_mail_take(qp);
 	for (n = 0; n < ROX_RUN_FRAMES && rox_can_send(qp); n++) {
 		skb = skb_dequeue(&qp->send.side.rxq);
 		if (!skb)

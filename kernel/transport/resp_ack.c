@@ -19,7 +19,7 @@ u8 rox_ack_syndrome(struct rox_qp *qp)
 
 void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
 {
-	memset(b, 0, offsetof(struct rox_burst, ext_first));
+	memset(b, 0, sizeof(*b));
 	b->qp = qp;
 	b->path = &qp->path;
 	b->dqpn = qp->attr.dest_qp_num;
@@ -31,14 +31,12 @@ void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
 
 static void rox_aeth_send(struct rox_qp *qp, u8 syndrome, u32 psn)
 {
-	struct rox_ext_hdrs ext = {
-		.aeth = { .syndrome = syndrome, .msn = qp->recv.msn },
-	};
 	struct rox_burst b;
 
 	rox_burst_init(qp, &b, psn);
 	b.op_first = qp->service | IB_OPCODE_ACKNOWLEDGE;
-	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	b.ext.aeth.syndrome = syndrome;
+	b.ext.aeth.msn = qp->recv.msn;
 	rox_qp_count(qp, ROX_CNT_TX_ACKS);
 	rox_xmit(&b);
 }

@@ -19,6 +19,7 @@ static void rox_uc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 	case ROX_V_OK:
 		break;
 	case ROX_V_HOLD:
+		qp->recv.epsn = pkt->bth.psn;
 		rox_recv_hold(qp, pkt);
 		break;
 	case ROX_V_FATAL:
@@ -40,11 +41,11 @@ void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt)
 	bool begins = pkt->info->flags & ROX_OP_FIRST;
 	enum rox_verdict v;
 
-	if (pkt->bth.psn != recv->epsn && pkt != &recv->held) {
+	if (pkt->bth.psn != recv->epsn) {
 		rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
 		rox_uc_abandon(qp);
 	}
-	recv->epsn = rox_psn_add(pkt->bth.psn, 1);
+	recv->epsn = rox_psn_add(pkt->bth.psn, pkt->npkts);
 	if (begins && recv->kind != ROX_KIND_NONE)
 		rox_uc_abandon(qp);
 	if (!begins && recv->kind != pkt->info->kind)
@@ -93,13 +94,13 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_qp_fail(qp, -1);
 		return;
 	}
-	rox_skb_grh(pkt->skb, grh);
+	rox_pkt_grh(pkt, grh);
 	rox_iter_init(&it, qp->dev, qp->ibqp.pd, recv->recv->sge, recv->recv->num_sge,
 		      IB_ACCESS_LOCAL_WRITE, qp->user);
 	err = rox_iter_write(&it, grh, sizeof(grh));
 	if (!err && pkt->payload_len)
 		err = rox_pkt_copy(pkt, 0, &it, pkt->payload_len);
-	if (unlikely(err == -EAGAIN))
+	if (unlikely(err == -EAGAIN) && !rox_pkt_unread(pkt))
 		err = rox_fault_at(&recv->side, &it);
 	rox_iter_end(&it);
 	if (err == -EAGAIN) {

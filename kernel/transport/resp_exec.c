@@ -42,7 +42,7 @@ static u16 rox_pkt_vlan(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct in6_addr saddr, daddr;
 
-	rox_skb_addrs(pkt->skb, &saddr, &daddr);
+	rox_pkt_addrs(pkt, &saddr, &daddr);
 	return rox_gid_vlan(qp->dev, &daddr);
 }
 
@@ -89,8 +89,8 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 			cqe.wc_flags |= IB_WC_GRH;
 			cqe.src_qp = pkt->ext.deth.sqpn;
 			cqe.pkey_index = rox_pkt_pkey_index(qp, pkt);
-			cqe.network_hdr_type = pkt->skb->protocol == htons(ETH_P_IP) ?
-					       RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+			cqe.network_hdr_type = rox_pkt_is_v6(pkt) ? RDMA_NETWORK_IPV6 :
+								    RDMA_NETWORK_IPV4;
 			if (qp->user)
 				cqe.sl = rox_packet_type(&cqe);
 			if (qp->ibqp.qp_type == IB_QPT_GSI)
@@ -172,7 +172,7 @@ int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (!pkt->payload_len)
 		return 0;
 	err = rox_pkt_copy(pkt, 0, rox_recv_iter(qp), pkt->payload_len);
-	if (unlikely(err == -EAGAIN))
+	if (unlikely(err == -EAGAIN) && !rox_pkt_unread(pkt))
 		err = rox_fault_at(&qp->recv.side, &qp->recv.iter);
 	return err;
 }
@@ -187,11 +187,13 @@ void rox_recv_iter_end(struct rox_qp *qp)
 /* FIRST and MIDDLE are full, LAST has something, and nothing is longer than the MTU. */
 static bool rox_length_ok(const struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	u32 max = pkt->npkts * qp->mtu;
+
 	if (!(pkt->info->flags & ROX_OP_LAST))
-		return pkt->payload_len == qp->mtu;
+		return pkt->payload_len == max;
 	if (!(pkt->info->flags & ROX_OP_FIRST) && !pkt->payload_len)
 		return false;
-	return pkt->payload_len <= qp->mtu;
+	return pkt->payload_len <= max && pkt->payload_len + qp->mtu >= max;
 }
 
 static void rox_message_end(struct rox_qp *qp)
@@ -294,7 +296,9 @@ static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt 
 				       IB_ACCESS_REMOTE_WRITE);
 		if (IS_ERR(mr))
 			return ROX_V_REM_ACCESS;
-		rox_mr_put(mr);
+		rox_iter_init_remote(&recv->iter, qp, &recv->write, IB_ACCESS_REMOTE_WRITE);
+		rox_iter_begin_on(&recv->iter, mr);
+		recv->iter_valid = true;
 	}
 	recv->kind = ROX_KIND_WRITE;
 	return ROX_V_OK;

@@ -15,12 +15,11 @@ static void rox_read_opcodes(struct rox_qp *qp, struct rox_burst *b)
 {
 	struct rox_read_job *job = &qp->recv.read;
 	bool begins = !job->sent, ends = job->sent + b->npkts == job->npkts;
-	struct rox_ext_hdrs ext = {
-		.aeth = { .syndrome = rox_ack_syndrome(qp), .msn = job->msn },
-	};
 	u8 middle = qp->service | IB_OPCODE_RDMA_READ_RESPONSE_MIDDLE;
 	u8 last = ends ? qp->service | IB_OPCODE_RDMA_READ_RESPONSE_LAST : middle;
 
+	b->ext.aeth.syndrome = rox_ack_syndrome(qp);
+	b->ext.aeth.msn = job->msn;
 	if (begins && ends && b->npkts == 1)
 		b->op_first = qp->service | IB_OPCODE_RDMA_READ_RESPONSE_ONLY;
 	else if (begins)
@@ -29,8 +28,6 @@ static void rox_read_opcodes(struct rox_qp *qp, struct rox_burst *b)
 		b->op_first = b->npkts == 1 ? last : middle;
 	b->op_mid = middle;
 	b->op_last = last;
-	b->ext_first_len = rox_ext_pack(b->ext_first, b->op_first, &ext);
-	b->ext_last_len = rox_ext_pack(b->ext_last, b->op_last, &ext);
 }
 
 static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
@@ -94,28 +91,30 @@ int rox_read_continue(struct rox_qp *qp, int bursts)
 	return bursts;
 }
 
-static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len)
+/* @odp: set if the pages are on demand */
+static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len, bool *odp)
 {
 	struct rox_mr *mr;
 
-	qp->recv.read.odp = false;
+	*odp = false;
 	if (!len)
 		return true;
 	mr = rox_mr_get_remote(qp, rkey, va, len, IB_ACCESS_REMOTE_READ);
 	if (IS_ERR(mr))
 		return false;
-	qp->recv.read.odp = mr->type == ROX_MR_ODP;
+	*odp = mr->type == ROX_MR_ODP;
 	rox_mr_put(mr);
 	return true;
 }
 
-static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn)
+static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn, bool odp)
 {
 	struct rox_read_job *job = &qp->recv.read;
 
 	/* The responses acknowledge what came before. */
 	qp->recv.ack_due = false;
 	job->active = true;
+	job->odp = odp;
 	job->psn = pkt->bth.psn;
 	job->sent = 0;
 	job->len = pkt->ext.reth.len;
@@ -144,15 +143,16 @@ enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res;
+	bool odp;
 
 	rox_qp_count(qp, ROX_CNT_RX_READ_REQ);
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) || !recv->num_res ||
 	    pkt->payload_len || pkt->ext.reth.len > ROX_MAX_MSG_SIZE)
 		return ROX_V_INV_REQ;
-	if (!rox_read_allowed(qp, pkt->ext.reth.rkey, pkt->ext.reth.va, pkt->ext.reth.len))
+	if (!rox_read_allowed(qp, pkt->ext.reth.rkey, pkt->ext.reth.va, pkt->ext.reth.len, &odp))
 		return ROX_V_REM_ACCESS;
 	recv->msn = rox_psn_add(recv->msn, 1);
-	rox_read_start(qp, pkt, recv->msn);
+	rox_read_start(qp, pkt, recv->msn, odp);
 	res = rox_res_new(qp, pkt);
 	res->npkts = recv->read.npkts;
 	res->rkey = pkt->ext.reth.rkey;
@@ -165,19 +165,23 @@ enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 
 /* ---- ATOMIC ---- */
 
-static void rox_atomic_reply(struct rox_qp *qp, const struct rox_rd_res *res)
+/* The one packet that answers @res, and acknowledges what came before. */
+static void rox_res_reply(struct rox_qp *qp, const struct rox_rd_res *res, u8 opcode)
 {
-	struct rox_ext_hdrs ext = {
-		.aeth = { .syndrome = rox_ack_syndrome(qp), .msn = res->msn },
-		.atomic_orig = res->orig,
-	};
 	struct rox_burst b;
 
 	qp->recv.ack_due = false;
 	rox_burst_init(qp, &b, res->first_psn);
-	b.op_first = qp->service | IB_OPCODE_ATOMIC_ACKNOWLEDGE;
-	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
+	b.op_first = opcode;
+	b.ext.aeth.syndrome = rox_ack_syndrome(qp);
+	b.ext.aeth.msn = res->msn;
+	b.ext.atomic_orig = res->orig;
 	rox_xmit(&b);
+}
+
+static void rox_atomic_reply(struct rox_qp *qp, const struct rox_rd_res *res)
+{
+	rox_res_reply(qp, res, qp->service | IB_OPCODE_ATOMIC_ACKNOWLEDGE);
 }
 
 /* Atomic with regard to the host's CPUs as well. */
@@ -209,9 +213,9 @@ static enum rox_verdict rox_atomic_target(struct rox_qp *qp, const struct rox_mr
 {
 	size_t len = sizeof(u64);
 
-	*p = rox_mr_map(mr, va, &len);
 	if (unlikely(mr->type == ROX_MR_ODP))
 		return rox_atomic_on_demand(qp, mr, rkey, va, access, p);
+	*p = rox_mr_map(mr, va, &len);
 	/* An IOVA that is aligned where its memory is not. */
 	return len < sizeof(u64) || (uintptr_t)*p & 7 ? ROX_V_INV_REQ : ROX_V_OK;
 }
@@ -253,16 +257,7 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 /* As to a READ of nothing. */
 static void rox_atomic_write_reply(struct rox_qp *qp, const struct rox_rd_res *res)
 {
-	struct rox_ext_hdrs ext = {
-		.aeth = { .syndrome = rox_ack_syndrome(qp), .msn = res->msn },
-	};
-	struct rox_burst b;
-
-	qp->recv.ack_due = false;
-	rox_burst_init(qp, &b, res->first_psn);
-	b.op_first = IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY;
-	b.ext_first_len = rox_ext_pack(b.ext_first, b.op_first, &ext);
-	rox_xmit(&b);
+	rox_res_reply(qp, res, IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY);
 }
 
 /* Whoever reads the eight bytes sees all of them, and after them what was written before. */
@@ -277,8 +272,8 @@ static enum rox_verdict rox_atomic_write_do(struct rox_qp *qp, struct rox_mr *mr
 			      IB_ACCESS_REMOTE_WRITE, &p);
 	if (v)
 		return v;
-	if (skb_copy_bits(pkt->skb, pkt->payload_off, &value, sizeof(value)))
-		return ROX_V_INV_REQ;
+	if (rox_pkt_read(pkt, &value, sizeof(value)))
+		return rox_pkt_unread(pkt) ? ROX_V_HOLD : ROX_V_INV_REQ;
 	/* After the bytes of the WRITEs before it; its readers have their own barrier. */
 	smp_store_release((u64 *)p, value);
 	return ROX_V_OK;
@@ -333,6 +328,7 @@ static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_rd_res *res = rox_res_find(qp, pkt);
 	u64 skipped;
+	bool odp;
 
 	/* Without a PD: the SRQ is gone. */
 	if (!res || !qp->recv.pd)
@@ -341,8 +337,8 @@ static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (pkt->ext.reth.rkey != res->rkey || pkt->ext.reth.va != res->va + skipped ||
 	    skipped + pkt->ext.reth.len > res->len)
 		return;
-	if (rox_read_allowed(qp, res->rkey, pkt->ext.reth.va, pkt->ext.reth.len))
-		rox_read_start(qp, pkt, res->msn);
+	if (rox_read_allowed(qp, res->rkey, pkt->ext.reth.va, pkt->ext.reth.len, &odp))
+		rox_read_start(qp, pkt, res->msn, odp);
 }
 
 void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt)

@@ -58,7 +58,7 @@ static enum rox_verdict rox_execute(struct rox_qp *qp, const struct rox_pkt *pkt
 	}
 	if (v)
 		return v;
-	qp->recv.epsn = rox_psn_add(qp->recv.epsn, 1);
+	qp->recv.epsn = rox_psn_add(qp->recv.epsn, pkt->npkts);
 	if (pkt->info->flags & ROX_OP_LAST)
 		qp->recv.msn = rox_psn_add(qp->recv.msn, 1);
 	if (pkt->bth.ackreq)
@@ -113,15 +113,20 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	s32 ahead = rox_psn_diff(pkt->bth.psn, recv->epsn);
+	struct rox_pkt rest;
 	enum rox_verdict v;
 
 	if (ahead > 0) {
 		rox_out_of_sequence(qp, pkt->bth.psn);
 		return;
 	}
-	if (ahead < 0) {
+	if (ahead < 0 && ahead + (s32)pkt->npkts <= 0) {
 		rox_exec_duplicate(qp, pkt);
 		return;
+	}
+	if (unlikely(ahead < 0)) {
+		rox_pkt_skip(pkt, -ahead, &rest);
+		pkt = &rest;
 	}
 	rox_established(qp);
 	recv->nak_sent = false;
@@ -139,18 +144,10 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 }
 
-static bool rox_can_receive(const struct rox_qp *qp)
+void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
-	enum ib_qp_state state = rox_qp_state(qp);
-
-	return state == IB_QPS_RTR || state == IB_QPS_RTS || state == IB_QPS_SQD ||
-	       state == IB_QPS_SQE;
-}
-
-static void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
-{
-	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn, 1,
-			    pkt->payload_len);
+	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn,
+			    pkt->npkts, pkt->payload_len);
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_enter(qp, pkt);
 	if (rox_is_rc(qp))
@@ -165,6 +162,11 @@ void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 
+	/* The sender still has it, and will see to it. */
+	if (!pkt->skb) {
+		pkt->burst->again = true;
+		return;
+	}
 	if (pkt != &recv->held)
 		recv->held = *pkt;
 	recv->holding = true;

@@ -6,8 +6,25 @@
 #include <linux/interrupt.h>
 #include "internal.h"
 
+/* Runs of sides that have waited for another one's end, before the rest is left to a worker. */
+#define ROX_LATER_RUNS 8
+
+/**
+ * struct rox_cpu - what a CPU is at; with bottom halves disabled
+ * @depth: sides that are being run, one from within the other
+ * @first: sides that are to be run when the outermost run has ended
+ * @last: the last of them
+ */
+struct rox_cpu {
+	unsigned int depth;
+	struct rox_side *first;
+	struct rox_side *last;
+};
+
+static DEFINE_PER_CPU(struct rox_cpu, rox_cpus);
+
 /* Runs in the caller's context before the rest is left to a worker. */
-#define ROX_CALLER_RUNS 32
+#define ROX_CALLER_RUNS 4
 
 static void rox_side_defer(struct rox_side *side)
 {
@@ -50,6 +67,62 @@ static bool rox_side_run(struct rox_side *side)
 	return false;
 }
 
+/*
+ * Has a side run when what runs now has ended: its work came up in the run of
+ * another one, and may lead back to that. A QP that is being destroyed has nobody
+ * who could hold it; there, destroy waits for the worker.
+ */
+static void rox_side_later(struct rox_side *side)
+{
+	struct rox_cpu *cpu = this_cpu_ptr(&rox_cpus);
+
+	if (test_and_set_bit(0, &side->queued))
+		return;
+	if (!refcount_inc_not_zero(&side->qp->slot->ref)) {
+		clear_bit(0, &side->queued);
+		rox_side_defer(side);
+		return;
+	}
+	side->next = NULL;
+	if (cpu->first)
+		cpu->last->next = side;
+	else
+		cpu->first = side;
+	cpu->last = side;
+}
+
+static bool rox_side_run_here(struct rox_side *side)
+{
+	bool more;
+
+	this_cpu_inc(rox_cpus.depth);
+	more = rox_side_run(side);
+	this_cpu_dec(rox_cpus.depth);
+	return more;
+}
+
+/* After the outermost run. */
+static void rox_side_run_later(void)
+{
+	struct rox_cpu *cpu = this_cpu_ptr(&rox_cpus);
+	int budget = ROX_LATER_RUNS;
+	struct rox_side *side;
+	struct rox_qp *qp;
+
+	while ((side = cpu->first)) {
+		qp = side->qp;
+		cpu->first = side->next;
+		clear_bit(0, &side->queued);
+		/* The bit before the look at what is announced. */
+		smp_mb__after_atomic();
+		if (!budget)
+			rox_side_defer(side);
+		else if (budget-- && rox_side_run_here(side))
+			rox_side_later(side);
+		rox_qp_put(qp);
+	}
+}
+
 static void rox_side_announce(struct rox_side *side, unsigned long work)
 {
 	set_bit(ilog2(work), &side->pending);
@@ -63,7 +136,8 @@ static void rox_side_work(struct work_struct *work)
 	bool more;
 
 	local_bh_disable();
-	more = rox_side_run(side);
+	more = rox_side_run_here(side);
+	rox_side_run_later();
 	local_bh_enable();
 	if (more)
 		rox_side_defer(side);
@@ -78,14 +152,40 @@ void rox_side_init(struct rox_side *side, struct rox_qp *qp,
 	INIT_WORK(&side->work, rox_side_work);
 	side->qp = qp;
 	side->run = run;
+	side->queued = 0;
 	rox_fault_init(side);
 }
 
 void rox_side_kick(struct rox_side *side, unsigned long work)
 {
 	rox_side_announce(side, work);
-	if (rox_side_run(side))
+	if (this_cpu_read(rox_cpus.depth)) {
+		/* If it is running, here or elsewhere, that run will see it. */
+		if (!test_bit(0, &side->busy))
+			rox_side_later(side);
+		return;
+	}
+	if (rox_side_run_here(side))
 		rox_side_defer(side);
+	rox_side_run_later();
+}
+
+bool rox_side_try(struct rox_side *side)
+{
+	if (!rox_side_trylock(side))
+		return false;
+	this_cpu_inc(rox_cpus.depth);
+	return true;
+}
+
+void rox_side_release(struct rox_side *side)
+{
+	this_cpu_dec(rox_cpus.depth);
+	clear_bit_unlock(0, &side->busy);
+	/* Whoever failed to get the lock had set a bit before it tried. */
+	smp_mb__after_atomic();
+	if (READ_ONCE(side->pending))
+		rox_side_later(side);
 }
 
 /*
@@ -130,9 +230,14 @@ static void rox_side_doorbell(struct rox_side *side)
 		rox_side_defer(side);
 		return;
 	}
+	if (in_softirq() && this_cpu_read(rox_cpus.depth)) {
+		rox_side_kick(side, ROX_WORK_RUN);
+		return;
+	}
 	do {
 		local_bh_disable();
-		more = rox_side_run(side);
+		more = rox_side_run_here(side);
+		rox_side_run_later();
 		local_bh_enable();
 	} while (more && yields && ++runs < ROX_CALLER_RUNS);
 	if (more)

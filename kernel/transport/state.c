@@ -139,6 +139,7 @@ static void rox_recv_reset(struct rox_qp *qp)
 static void rox_to_reset(struct rox_qp *qp)
 {
 	skb_queue_purge(&qp->send.side.rxq);
+	atomic64_set(&qp->send.mail, 0);
 	qp->send.side.fault.stale = true;
 	qp->recv.side.fault.stale = true;
 	rox_send_drop(qp);

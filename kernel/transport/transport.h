@@ -59,6 +59,8 @@ struct rox_fault {
  * @qp: the QP
  * @run: does the work in @work, bounded; true if there is more to do at once
  * @fault: pages that it waits for
+ * @queued: bit 0: waits in a CPU's list until the run of another side has ended
+ * @next: in that list
  */
 struct rox_side {
 	unsigned long busy;
@@ -69,6 +71,8 @@ struct rox_side {
 	struct rox_qp *qp;
 	bool (*run)(struct rox_qp *qp, unsigned long work);
 	struct rox_fault fault;
+	unsigned long queued;
+	struct rox_side *next;
 };
 
 enum rox_side_work {
@@ -171,6 +175,7 @@ struct rox_swqe {
  * @waiting_rnr: nothing is sent until the timer fires
  * @deadline: when the timer has something to do, in ktime ns; 0 if never
  * @timer: the only timer: ACK timeout and RNR
+ * @mail: an acknowledge that came without a wire (transport/direct.c); 0 if there is none
  * @iter: payload of WQE @iter_wqe at byte @iter_off; held during one run only
  */
 struct rox_send {
@@ -198,6 +203,7 @@ struct rox_send {
 	u32 ooo_psn;
 	u64 deadline;
 	struct hrtimer timer;
+	atomic64_t mail;
 	struct rox_iter iter;
 	bool iter_valid;
 	u32 iter_wqe;
@@ -345,5 +351,9 @@ void rox_recv_doorbell(struct rox_qp *qp);
 
 /* All packets of @skb are for @qp; @request says for which side. */
 void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request);
+
+/* ---- called by net/loopback.c, bottom halves disabled and a side held ---- */
+
+bool rox_transport_direct(struct rox_qp *qp, const struct rox_pkt *pkt, bool request);
 
 #endif /* ROX_TRANSPORT_H */

@@ -118,6 +118,12 @@ static u8 rox_wqe_check_memory(struct rox_qp *qp, struct rox_swqe *wqe)
 
 	if (wqe->inl || !wqe->num_sge)
 		return IB_WC_SUCCESS;
+	/* What will be read from here on, look up once. */
+	if (wqe->num_sge == 1 && wqe->length && !rox_wqe_fetches(wqe)) {
+		n = rox_iter_begin(rox_send_iter(qp, wqe, qp->sq.index, 0));
+		wqe->odp = n > 0;
+		return n < 0 ? IB_WC_LOC_PROT_ERR : IB_WC_SUCCESS;
+	}
 	if (rox_wqe_fetches(wqe))
 		access = IB_ACCESS_LOCAL_WRITE;
 	rox_iter_init(&it, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge, access, qp->user);

@@ -77,6 +77,16 @@ int rox_iter_check(struct rox_iter *it)
 	return on_demand;
 }
 
+int rox_iter_begin(struct rox_iter *it)
+{
+	struct rox_mr *mr = rox_iter_lookup(it, it->sge);
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	it->mr = mr;
+	return mr->type == ROX_MR_ODP;
+}
+
 void rox_iter_seek(struct rox_iter *it, u64 offset)
 {
 	u32 cur = 0;
@@ -87,6 +97,31 @@ void rox_iter_seek(struct rox_iter *it, u64 offset)
 		rox_iter_leave(it);
 	it->cur = cur;
 	it->off = cur < it->num_sge ? offset : 0;
+}
+
+void rox_iter_return(struct rox_iter *it, u32 cur, u32 off)
+{
+	if (cur != it->cur)
+		rox_iter_leave(it);
+	it->cur = cur;
+	it->off = off;
+}
+
+void rox_iter_advance(struct rox_iter *it, u32 n)
+{
+	u32 cur = it->cur, off = it->off;
+
+	while (n && cur < it->num_sge) {
+		u32 step = min(n, it->sge[cur].length - off);
+
+		n -= step;
+		off += step;
+		if (n) {
+			cur++;
+			off = 0;
+		}
+	}
+	rox_iter_return(it, cur, off);
 }
 
 /* What rox_mr_map() does not find. */

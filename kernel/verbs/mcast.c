@@ -223,7 +223,7 @@ bool rox_mcast_is_own(const struct rox_qp *qp, const struct rox_pkt *pkt)
 
 	if (pkt->bth.dqpn != ROX_QPN_MASK || pkt->ext.deth.sqpn != qp->ibqp.qp_num)
 		return false;
-	rox_skb_addrs(pkt->skb, &saddr, &daddr);
+	rox_pkt_addrs(pkt, &saddr, &daddr);
 	attr = rdma_find_gid_by_port(&qp->dev->ibdev, (const union ib_gid *)&saddr,
 				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
 	if (IS_ERR(attr))

@@ -162,8 +162,20 @@ void rox_iter_init_remote(struct rox_iter *it, const struct rox_qp *qp,
  * error of rox_mr_get().
  */
 int rox_iter_check(struct rox_iter *it);
+/* Looks up the first SGE, which must not be empty, and stays there; returns as rox_iter_check(). */
+int rox_iter_begin(struct rox_iter *it);
+/* Begins on an MR that has been looked up for the first SGE; takes over the reference. */
+static inline void rox_iter_begin_on(struct rox_iter *it, struct rox_mr *mr)
+{
+	it->mr = mr;
+}
+
 /* Goes to @offset bytes from the beginning of the list. */
 void rox_iter_seek(struct rox_iter *it, u64 offset);
+/* Passes over @n bytes, or what is left. */
+void rox_iter_advance(struct rox_iter *it, u32 n);
+/* Goes back to where it was when its @cur and @off had these values. */
+void rox_iter_return(struct rox_iter *it, u32 cur, u32 off);
 /*
  * The next contiguous piece of at most @max bytes: its address in @p, its
  * length returned, and the iterator moves past it. 0 at the end of the list,

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "lib/carrier.h"
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/process.h"
@@ -302,6 +303,7 @@ TEST_F(Optional, AreOffUntilTheyAreNamed)
 
 TEST_F(Optional, CountWhySendingStops)
 {
+    OverTheWire wire;
     Params params;
     params.rd_atomic = params.dest_rd_atomic = 1;
     start({}, params);
@@ -335,6 +337,7 @@ TEST_F(Optional, CountWhySendingStops)
 
 TEST_F(Optional, CountCongestionMarks)
 {
+    OverTheWire wire;
     std::string peer = "link " + b.context.name() + "/1";
     ASSERT_EQ(statistic("set " + peer + " optional-counters cc_rx_ce_pkts"), 0);
     auto marked = [&] { return port_counter(b.context.name(), "cc_rx_ce_pkts"); };

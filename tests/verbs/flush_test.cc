@@ -110,17 +110,18 @@ TEST_F(FlushCore, NothingIsReceivedInErr)
 
 TEST_F(FlushCore, ErrInMidTransferStopsIt)
 {
+    constexpr std::uint64_t kMany = 32; // on one device 8 MiB are moved in some milliseconds
     Buffer source = a.buffer(8 << 20);
     Buffer target = b.buffer(8 << 20);
     for (int round = 0; round < 5; round++) {
         start();
-        for (std::uint64_t i = 0; i < 8; i++)
+        for (std::uint64_t i = 0; i < kMany; i++)
             a.qp->post(SendWr::write({source.sge(0, 8 << 20)}, remote(target)).id(i));
         std::this_thread::sleep_for(Millis(round * 3));
         ASSERT_EQ(a.qp->move(IBV_QPS_ERR), 0);
-        std::vector<ibv_wc> wcs = a.send_cq.wait(8);
+        std::vector<ibv_wc> wcs = a.send_cq.wait(kMany);
         bool failed = false;
-        for (std::uint64_t i = 0; i < 8; i++) {
+        for (std::uint64_t i = 0; i < kMany; i++) {
             EXPECT_EQ(wcs[i].wr_id, i);
             failed |= wcs[i].status != IBV_WC_SUCCESS;
             EXPECT_EQ(wcs[i].status, failed ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS);

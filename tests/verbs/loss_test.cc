@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "lib/carrier.h"
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/xrc.h"
@@ -108,6 +109,8 @@ protected:
     }
 
 private:
+    OverTheWire wire_;
+
     /// `tc qdisc OPERATION` of the root of each netdev that frames pass.
     static std::vector<std::string> commands(const std::string &operation)
     {
