@@ -25,6 +25,10 @@
 #       is one device); 0 if both end with 0. -k: the server never ends by itself, end it after
 #       the client. At the limit the state of the QPs and of the kernel is printed.
 #   diagnose                              prints that state
+#   nap SECONDS                           waits
+#
+# In an emulated guest a process takes a tenth of a second to start, as long as many a case: what runs
+# for each case is made of the shell's own commands where it can be.
 #
 # Leaks:
 #   leak_mark          remembers what is in use now: RDMA objects, module references
@@ -160,14 +164,16 @@ ROX_GRACE=10
 # All limits are for a machine that is not busy; several guests may share it.
 ROX_PATIENCE=${ROX_PATIENCE:-3}
 
+# A pipe in which nothing ever comes.
+exec {nap_pipe}<> <(:)
+
+nap() {
+	read -r -t "$1" -u "$nap_pipe" || return 0
+}
+
 # Starts a process that prints the state once, after some seconds; sets watchdog.
 watchdog_start() {
-	(
-		trap 'kill $sleeper 2>/dev/null; exit' TERM
-		sleep "$1" &
-		sleeper=$!
-		wait $sleeper && diagnose
-	) &
+	{ nap "$1"; diagnose; } &
 	watchdog=$!
 }
 
@@ -186,20 +192,29 @@ run_limited() {
 	return $status
 }
 
+# Has the network namespace of a process a TCP listener?
+tcp_listens() {
+	local table rows
+	for table in tcp tcp6; do
+		{ mapfile -t rows <"/proc/$1/net/$table"; } 2>/dev/null || continue
+		[[ "${rows[*]}" != *':0000 0A '* ]] || return 0
+	done
+	return 1
+}
+
 # The server listens once its namespace has a TCP listener or there is an RDMA CM one.
 wait_for_server() {
-	local pid=$1 until=$((SECONDS + 20)) listeners before=0 same=0
+	local pid=$1 until=$((SECONDS + 20)) ids before='' same=0
 	while ((SECONDS < until)); do
-		grep -qs ' 00000000:0000 0A ' "/proc/$pid/net/tcp" && return 0
-		grep -qs ' 00000000000000000000000000000000:0000 0A ' "/proc/$pid/net/tcp6" && return 0
+		! tcp_listens "$pid" || return 0
 		# The RDMA CM listens on one device after the other, and an ID says LISTEN shortly before
 		# it does: wait until nothing has changed for a while.
-		listeners=$(rdma resource show cm_id 2>/dev/null | grep -c 'state LISTEN')
-		if ((listeners && listeners == before)); then ((++same)); else same=0; fi
+		ids=$(rdma resource show cm_id 2>/dev/null)
+		if [[ $ids == *'state LISTEN'* && $ids == "$before" ]]; then ((++same)); else same=0; fi
 		((same >= 3)) && return 0
-		before=$listeners
+		before=$ids
 		kill -0 "$pid" 2>/dev/null || return 0
-		sleep 0.1
+		nap 0.15
 	done
 }
 
@@ -273,11 +288,19 @@ diagnose() {
 
 # -- leaks -----------------------------------------------------------------
 
-# One line for each device and one for the module.
+# One line for each device, in order of their names, and one for the module.
 leak_state() {
-	rdma resource show 2>/dev/null | sed 's/^[0-9]*: //' | sort
-	[[ ! -e /sys/module/$ROX_TYPE/refcnt ]] ||
-		echo "module references $(<"/sys/module/$ROX_TYPE/refcnt")"
+	local line lines=() i references
+	while read -r _ line; do
+		for ((i = ${#lines[@]}; i > 0; i--)); do
+			[[ ${lines[i - 1]} > $line ]] || break
+			lines[i]=${lines[i - 1]}
+		done
+		lines[i]=$line
+	done < <(rdma resource show 2>/dev/null)
+	printf '%s\n' "${lines[@]}"
+	! { read -r references <"/sys/module/$ROX_TYPE/refcnt"; } 2>/dev/null ||
+		echo "module references $references"
 }
 
 leak_mark() {
@@ -285,11 +308,11 @@ leak_mark() {
 }
 
 leak_check() {
-	local tries now
-	for ((tries = 0; tries < 100; tries++)); do
+	local until=$((SECONDS + 10)) now
+	while ((SECONDS < until)); do
 		now=$(leak_state)
 		[[ $now == "$leak_marked" ]] && return 0
-		sleep 0.1
+		nap 0.1
 	done
 	echo "leak: in use before:"
 	echo "$leak_marked"
