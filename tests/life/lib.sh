@@ -24,7 +24,7 @@ soon() {
 	shift
 	until "$@"; do
 		((SECONDS < until)) || return 1
-		sleep 0.05
+		nap 0.05
 	done
 }
 
@@ -157,7 +157,9 @@ process_gone() {
 }
 
 traffic_flows() {
-	grep -qs '^running' "$ROX_TMP/$1.out" || process_gone "$2"
+	local lines=()
+	[[ ! -s $ROX_TMP/$1.out ]] || mapfile -t lines <"$ROX_TMP/$1.out"
+	[[ " ${lines[*]}" == *' running'* ]] || process_gone "$2"
 }
 
 traffic_start() {

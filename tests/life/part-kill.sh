@@ -44,7 +44,7 @@ kill_batch() {
 
 random_sleep() {
 	printf -v moment '%d.%03d' $(($1 / 1000)) $((RANDOM % ($1 % 1000 + 1)))
-	sleep "$moment"
+	nap "$moment"
 }
 
 # One end is killed; the other one has to see that and end by itself.

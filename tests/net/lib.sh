@@ -40,7 +40,12 @@ flow_start() {
 }
 
 flow_flows() {
-	grep -qs '^running' "$ROX_TMP/$1.1" && grep -qs '^running' "$ROX_TMP/$1.2"
+	local end lines
+	for end in 1 2; do
+		[[ -s $ROX_TMP/$1.$end ]] || return
+		mapfile -t lines <"$ROX_TMP/$1.$end"
+		[[ " ${lines[*]}" == *' running'* ]] || return
+	done
 }
 
 # What has gone wrong, with all that helps to find out why.
