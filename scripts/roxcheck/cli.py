@@ -19,9 +19,9 @@ from .results import Results
 # seconds it may take, and its memory in MiB. What runs on the host and needs
 # no kernel runs once; the others run on every kernel. The long ones come first,
 # so that none of them is left to run alone at the end.
-# On the debug kernel, which is slow, only those of ON_DEBUG run, unless it is
-# the only kernel that was named; those of ONLY_DEBUG run nowhere else. Among other
-# groups the runs of LAST_ONLY are made on the last kernel only: all has to end within an hour.
+# On a kernel that we build ourselves to find bugs only those of BUILT run, unless it is
+# the only kernel that was named; those of ONLY_BUILT run nowhere else. Among other groups
+# the runs of LAST_ONLY are made on the last of Debian's kernels only: all has to end within an hour.
 GROUPS = {
     "life": [("life", "vm", 2400, 2048)],
     "apps": [("apps", "vm", 2400, 3072)],
@@ -36,10 +36,11 @@ GROUPS = {
     "kunit": [("kunit", "vm", 900, 2048)],
 }
 
-DEBUG = "debug"
-ON_DEBUG = {"verbs", "kunit"}
-ONLY_DEBUG = {"kunit"}
+BUILT = {"debug": {"verbs", "kunit"}, "uml": {"kunit"}}
+ONLY_BUILT = {"kunit"}
 LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e")}
+# An emulated kernel that checks every access is slow.
+PATIENCE = {"debug": 3}
 
 # Most of the cases wait for a large part of their time (perftest sleeps a second for its handshake):
 # two guests of two CPUs keep half of two CPUs busy.
@@ -62,7 +63,7 @@ def build(groups, kernels):
     """Everything that the groups need, before the first one runs."""
     wanted = []
     if set(groups) - {"unit"}:
-        wanted += [["provider"], *(["module", f"KVER={k}"] for k in kernels if k != DEBUG)]
+        wanted += [["provider"], *(["module", f"KVER={k}"] for k in kernels if k not in BUILT)]
     programs = [g for g in groups if (REPO / "tests" / g / "Makefile").exists()]
     if programs:
         wanted.append(["tests", f"TESTS={' '.join(programs)}"])
@@ -77,12 +78,12 @@ def make(*targets):
     return ["make", f"-j{os.cpu_count() or 1}", "--no-print-directory", "-C", str(REPO), *targets]
 
 
-def build_debug():
-    """The debug kernel, which may take a quarter of an hour, and the module for it.
+def build_kernel(name):
+    """One of BUILT, beside the runs on other kernels, which takes minutes, and the module for it.
 
     Returns what it has printed if it failed.
     """
-    for command in (make("kernel-debug"), make("module", f"KVER={DEBUG}")):
+    for command in (make(f"kernel-{name}"), make("module", f"KVER={name}")):
         result = subprocess.run(["nice", *command], stdin=subprocess.DEVNULL, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
@@ -102,7 +103,7 @@ def command_of(group, where, seconds, memory, kernel):
 
 
 def environment(options, kernels):
-    stock = " ".join(kernel for kernel in kernels if kernel != DEBUG)
+    stock = " ".join(kernel for kernel in kernels if kernel not in BUILT)
     values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=stock)
     values.pop("ROX_QUICK", None)
     if options.quick:
@@ -183,30 +184,32 @@ def kernels_of(group, where, kernels, alone):
     """The kernels that a group runs on; [None] for the host's. `alone`: no other was asked for."""
     if where == "host":
         return [None]
-    if kernels == [DEBUG]:
+    if len(kernels) == 1 and kernels[0] in BUILT:
         return kernels
     if (group, where) in LAST_ONLY and not alone:
-        return [k for k in kernels if k != DEBUG][-1:]
+        return [k for k in kernels if k not in BUILT][-1:]
     return [k for k in kernels
-            if (group in ON_DEBUG if k == DEBUG else group not in ONLY_DEBUG)]
+            if (group in BUILT[k] if k in BUILT else group not in ONLY_BUILT)]
 
 
-def plan(options, kernels, debug_ready):
-    """The runs to make; those that wait for the debug kernel at the end."""
-    runs = list(all_runs(options, kernels, debug_ready))
+def plan(options, kernels, builder):
+    """The runs to make; those that wait for a kernel to be built at the end."""
+    runs = list(all_runs(options, kernels, builder))
     return sorted(runs, key=lambda run: run.ready is not None)
 
 
-def all_runs(options, kernels, debug_ready):
+def all_runs(options, kernels, builder):
+    ready = {}
     for name in sorted(options.groups, key=list(GROUPS).index):
         for group, where, seconds, memory in GROUPS[name]:
             for kernel in kernels_of(group, where, kernels, len(options.groups) == 1):
                 label = " ".join(filter(None, (
                     group, where if where not in ("host", "vm") else None, kernel)))
-                if kernel == DEBUG:
-                    seconds *= 3
-                yield Run(label, command_of(group, where, seconds, memory, kernel), seconds,
-                          debug_ready if kernel == DEBUG else None)
+                limit = seconds * PATIENCE.get(kernel, 1)
+                if kernel in BUILT and kernel not in ready and not options.no_build:
+                    ready[kernel] = builder.submit(build_kernel, kernel)
+                yield Run(label, command_of(group, where, limit, memory, kernel), limit,
+                          ready.get(kernel))
 
 
 def summary(results):
@@ -241,10 +244,7 @@ def main(arguments):
     values = environment(options, kernels)
     output = Output()
     with ThreadPoolExecutor(1) as builder, ThreadPoolExecutor(options.jobs) as pool:
-        debug_ready = None
-        if DEBUG in kernels and not options.no_build:
-            debug_ready = builder.submit(build_debug)
-        runs = plan(options, kernels, debug_ready)
+        runs = plan(options, kernels, builder)
         results = list(pool.map(lambda run: run(values, output), runs))
     if not options.quick:
         results.append(features.judge(results))

@@ -23,6 +23,8 @@ def boot_id():
 
 
 def choose(kernel):
+    if kernel.user_mode:
+        return None
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     CACHE.mkdir(parents=True, exist_ok=True)

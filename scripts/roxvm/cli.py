@@ -13,6 +13,7 @@ from pathlib import Path
 from . import accel, initramfs, kernels, kernlog
 from .machine import Machine, Settings, Streams
 from .paths import BUILD, LOGS, REPO, HarnessError
+from .usermode import UserModeMachine
 
 EXIT_TIMEOUT = 124
 EXIT_HARNESS = 125          # the guest did not boot, or could not be built
@@ -31,7 +32,8 @@ def parse(arguments):
         prog="scripts/vm", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Run a command as root in a virtual machine with this machine's files.")
     add = parser.add_argument
-    add("--kernel", default="6.12", metavar="VERSION", help="6.1, 6.12 (default) or `uname -r`")
+    add("--kernel", default="6.12", metavar="VERSION",
+        help="6.1, 6.12 (default), debug, uml or `uname -r`")
     add("--cpus", type=int, metavar="N", help="default 2; with --pair 1 each")
     add("--mem", type=int, default=2048, metavar="MIB", help="memory of each guest (2048)")
     add("--cpu", default="", metavar="FLAGS",
@@ -117,6 +119,8 @@ def wait_for_socket(path, owner, seconds=20):
 
 
 def make_machines(options, kernel, folder):
+    if kernel.user_mode and (options.pair or (options.cpus or 1) > 1):
+        raise HarnessError(f"{kernel.kver} runs alone and with one CPU")
     initramfs.stage(kernel, folder / "stage", None if options.no_rox else installer(kernel))
     common = {
         "accel": options.accel or accel.choose(kernel), "mem": options.mem, "cpu": options.cpu,
@@ -132,7 +136,8 @@ def make_machines(options, kernel, folder):
             environment.update(more)
         own = folder / f"vm{role or 0}"
         own.mkdir()
-        machines.append(Machine(Settings(
+        kind = UserModeMachine if kernel.user_mode else Machine
+        machines.append(kind(Settings(
             kernel, cpus=options.cpus or (1 if options.pair else 2), role=role, network=network,
             environment=environment, log=log_path(options, kernel, role), **common), own))
     return machines

@@ -2,8 +2,8 @@
 """Debian's kernels, unpacked from their packages into the cache folder.
 
 A kernel is named by its series ("6.1", "6.12") or by its full version, which
-is what `uname -r` prints ("6.1.0-56-amd64"); "debug" is the one that we build
-ourselves (debugkernel.py). Nothing outside of the cache folder is written;
+is what `uname -r` prints ("6.1.0-56-amd64"); "debug" and "uml" are those that we
+build ourselves (debugkernel.py). Nothing outside of the cache folder is written;
 packages come through apt as this machine configures it.
 """
 
@@ -28,7 +28,9 @@ USAGE = """usage: scripts/kernels fetch [--latest] VERSION...
 
 
 class Kernel:
-    """One unpacked kernel."""
+    """One unpacked kernel. A `user_mode` one is a program of the host, and needs no QEMU."""
+
+    user_mode = False
 
     def __init__(self, kver):
         self.kver = kver
@@ -67,7 +69,8 @@ def is_series(name):
 
 def full_version(name):
     """The full version that a name means."""
-    return find(name).kver if is_series(name) or name == "debug" else name
+    from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
+    return find(name).kver if is_series(name) or name in debugkernel.NAMES else name
 
 
 def cached():
@@ -217,7 +220,7 @@ def install(kernel):
 def find(name, latest=False, may_fetch=True):
     """The kernel that a name means, fetched or built if need be."""
     from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
-    if debugkernel.is_debug(name):
+    if debugkernel.recipe_of(name):
         return debugkernel.find(name)
     if is_series(name) and not latest:
         have = [k for k in cached() if in_series(k.kver, name)]

@@ -75,10 +75,14 @@ class Machine:
 
     # -- start -----------------------------------------------------------
 
+    def places(self):
+        """Where the guest finds what it needs; see guest/."""
+        return {"ROX_VM_FILES": "9p", "ROX_VM_TTY": "/dev/hvc0"}
+
     def job(self):
         s = self.settings
         settings = {
-            "ROX_VM_OVERLAY": s.overlay,
+            **self.places(), "ROX_VM_OVERLAY": s.overlay,
             "ROX_VM_SHELL": "1" if s.shell else "", "ROX_VM_KEEP": "1" if s.keep else "",
             "ROX_VM_ROLE": "" if s.role is None else str(s.role),
             **{k: v for k, v in s.environment.items() if k.startswith("ROX_VM_")},
