@@ -23,14 +23,14 @@ from .results import Results
 # the only kernel that was named; those of ONLY_BUILT run nowhere else. Among other groups
 # the runs of LAST_ONLY are made on the last of Debian's kernels only: all has to end within an hour.
 GROUPS = {
-    "life": [("life", "vm", 2400, 2048)],
-    "apps": [("apps", "vm", 2400, 3072)],
-    "verbs": [("verbs", "vm", 1800, 3072)],
-    "pair": [("pair", "virtio", 1200, 1536), ("pair", "e1000e", 1200, 1536)],
-    "net": [("net", "vm", 900, 2048)],
-    "stacks": [("stacks", "vm", 900, 3072)],
-    "kusers": [("kusers", "virtio", 900, 2048)],
-    "interop": [("interop", "vm", 900, 2048)],
+    "life": [("life", "vm", 3600, 2048)],
+    "apps": [("apps", "vm", 3600, 3072)],
+    "verbs": [("verbs", "vm", 2700, 3072)],
+    "pair": [("pair", "virtio", 1800, 1536), ("pair", "e1000e", 1800, 1536)],
+    "net": [("net", "vm", 1800, 2048)],
+    "stacks": [("stacks", "vm", 1800, 3072)],
+    "kusers": [("kusers", "virtio", 1800, 2048)],
+    "interop": [("interop", "vm", 1800, 2048)],
     "install": [("install", "host", 1200, 0)],
     "unit": [("unit", "host", 900, 0)],
     "kunit": [("kunit", "vm", 900, 2048)],
@@ -38,7 +38,9 @@ GROUPS = {
 
 BUILT = {"debug": {"verbs", "kunit"}, "uml": {"kunit"}}
 ONLY_BUILT = {"kunit"}
-LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e")}
+LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e"), ("interop", "vm")}
+# Of these, the cases that take longest (tests/cases.sh) run on that kernel only, too.
+BRIEF_BEFORE = {"apps"}
 # An emulated kernel that checks every access is slow.
 PATIENCE = {"debug": 3}
 
@@ -187,9 +189,14 @@ def kernels_of(group, where, kernels, alone):
     if len(kernels) == 1 and kernels[0] in BUILT:
         return kernels
     if (group, where) in LAST_ONLY and not alone:
-        return [k for k in kernels if k not in BUILT][-1:]
+        return [last_of(kernels)]
     return [k for k in kernels
             if (group in BUILT[k] if k in BUILT else group not in ONLY_BUILT)]
+
+
+def last_of(kernels):
+    """The last one of Debian's."""
+    return next((k for k in reversed(kernels) if k not in BUILT), None)
 
 
 def plan(options, kernels, builder):
@@ -200,6 +207,7 @@ def plan(options, kernels, builder):
 
 def all_runs(options, kernels, builder):
     ready = {}
+    last = last_of(kernels)
     for name in sorted(options.groups, key=list(GROUPS).index):
         for group, where, seconds, memory in GROUPS[name]:
             for kernel in kernels_of(group, where, kernels, len(options.groups) == 1):
@@ -208,8 +216,10 @@ def all_runs(options, kernels, builder):
                 limit = seconds * PATIENCE.get(kernel, 1)
                 if kernel in BUILT and kernel not in ready and not options.no_build:
                     ready[kernel] = builder.submit(build_kernel, kernel)
-                yield Run(label, command_of(group, where, limit, memory, kernel), limit,
-                          ready.get(kernel))
+                command = command_of(group, where, limit, memory, kernel)
+                if group in BRIEF_BEFORE and len(options.groups) > 1 and kernel != last:
+                    command = ["env", "ROX_BRIEF=1", *command]
+                yield Run(label, command, limit, ready.get(kernel))
 
 
 def summary(results):
