@@ -218,7 +218,10 @@ static enum rox_verdict rox_send_error(struct rox_qp *qp, enum ib_wc_status stat
  */
 static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	/* Neither our place in an MR nor a sender's without a wire must keep it busy. */
 	rox_recv_iter_end(qp);
+	if (pkt->burst && pkt->burst->src)
+		rox_iter_end(pkt->burst->src);
 	switch (rox_key_invalidate(qp, qp->recv.pd, pkt->ext.ieth_rkey)) {
 	case 0:
 		return ROX_V_OK;

@@ -6,6 +6,9 @@
 #include <linux/interrupt.h>
 #include "internal.h"
 
+/* Runs in a row of a side that always finds something new, before its caller gets the CPU back. */
+#define ROX_AGAIN_RUNS 8
+
 /* Runs of sides that have waited for another one's end, before the rest is left to a worker. */
 #define ROX_LATER_RUNS 8
 
@@ -43,15 +46,17 @@ static bool rox_side_trylock(struct rox_side *side)
 
 /*
  * Runs the side until nothing is announced, unless another context has it: that
- * one will see what was announced before. Return: true if the budget was used
- * up and somebody must call again.
+ * one will see what was announced before. Each run's packets may bring answers,
+ * and each answer new work: there is an end to that, too, as bottom halves are
+ * disabled. Return: true if the budget was used up and somebody must call again.
  */
 static bool rox_side_run(struct rox_side *side)
 {
 	unsigned long work;
 	bool more;
+	int runs;
 
-	do {
+	for (runs = 0; runs < ROX_AGAIN_RUNS; runs++) {
 		if (!rox_side_trylock(side))
 			return false;
 		work = xchg(&side->pending, 0);
@@ -63,8 +68,10 @@ static bool rox_side_run(struct rox_side *side)
 			return true;
 		/* Whoever failed to get the lock had set a bit before it tried. */
 		smp_mb();
-	} while (READ_ONCE(side->pending));
-	return false;
+		if (!READ_ONCE(side->pending))
+			return false;
+	}
+	return true;
 }
 
 /*

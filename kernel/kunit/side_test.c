@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit: sides that find more and more to do, and packets between two QPs of one
+ * device.
+ */
+#include <linux/delay.h>
+#include <linux/scatterlist.h>
+#include <rdma/ib_cache.h>
+
+#include "../transport/internal.h"
+#include "fixture.h"
+
+/* ---- the end of a run ---- */
+
+#define ENDLESS_RUNS 1000
+
+/**
+ * struct endless - a side that has something to do after each of many runs
+ * @caller: the task that has kicked it
+ * @runs: so far
+ * @by_caller: of these, in the caller's context
+ */
+static struct endless {
+	struct task_struct *caller;
+	unsigned int runs;
+	unsigned int by_caller;
+} endless;
+
+static bool endless_run(struct rox_qp *qp, unsigned long work)
+{
+	endless.by_caller += current == endless.caller;
+	/* Others look at it while the side runs. */
+	WRITE_ONCE(endless.runs, endless.runs + 1);
+	if (endless.runs < ENDLESS_RUNS)
+		set_bit(ilog2(ROX_WORK_RUN), &qp->send.side.pending);
+	return false;
+}
+
+static void a_caller_is_not_kept_for_ever(struct kunit *test)
+{
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	bool (*run)(struct rox_qp *qp, unsigned long work) = qp->send.side.run;
+	int tries;
+
+	endless = (struct endless) { .caller = current };
+	qp->send.side.run = endless_run;
+	local_bh_disable();
+	rox_side_kick(&qp->send.side, ROX_WORK_RUN);
+	local_bh_enable();
+	KUNIT_EXPECT_GE(test, endless.by_caller, 1);
+	KUNIT_EXPECT_LE(test, endless.by_caller, 64);
+	/* And yet all of it is done. */
+	for (tries = 0; tries < 1000 && READ_ONCE(endless.runs) < ENDLESS_RUNS; tries++)
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(endless.runs), ENDLESS_RUNS);
+	rox_side_lock(&qp->send.side);
+	qp->send.side.run = run;
+	rox_side_unlock(&qp->send.side);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* ---- without a wire ---- */
+
+static void step(struct kunit *test, struct rox_qp *qp, u32 dest, enum ib_qp_state to)
+{
+	struct rox_fixture *f = test->priv;
+	struct ib_qp_attr attr;
+	union ib_gid own;
+	int mask = rox_fixture_attr(test, qp, rox_qp_state(qp), to, &attr);
+
+	KUNIT_ASSERT_EQ(test, rdma_query_gid(&f->dev->ibdev, 1, f->gid_index, &own), 0);
+	rdma_ah_set_grh(&attr.ah_attr, &own, 0, f->gid_index, 64, 0);
+	attr.dest_qp_num = dest;
+	attr.rq_psn = attr.sq_psn;
+	KUNIT_ASSERT_EQ_MSG(test, ib_modify_qp(&qp->ibqp, &attr, mask), 0, "to state %d", to);
+}
+
+static void join(struct kunit *test, struct rox_qp *a, struct rox_qp *b)
+{
+	enum ib_qp_state to;
+
+	for (to = IB_QPS_INIT; to <= IB_QPS_RTS; to++) {
+		step(test, a, b->ibqp.qp_num, to);
+		step(test, b, a->ibqp.qp_num, to);
+	}
+}
+
+/* The next completion, which must be a good one. */
+static struct ib_wc next_wc(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct ib_wc wc = {};
+	int tries, n = 0;
+
+	for (tries = 0; tries < 500 && !n; tries++) {
+		n = ib_poll_cq(f->cq, 1, &wc);
+		if (!n)
+			msleep(20);
+	}
+	KUNIT_ASSERT_EQ(test, n, 1);
+	KUNIT_ASSERT_EQ(test, wc.status, IB_WC_SUCCESS);
+	return wc;
+}
+
+/* A page that is registered by a work request of @qp. */
+static struct ib_mr *register_page(struct kunit *test, struct rox_qp *qp, struct scatterlist *sg)
+{
+	struct rox_fixture *f = test->priv;
+	struct ib_mr *mr = ib_alloc_mr(f->pd, IB_MR_TYPE_MEM_REG, 1);
+	struct ib_reg_wr reg = {
+		.wr = { .opcode = IB_WR_REG_MR },
+		.mr = mr,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
+	};
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
+	KUNIT_ASSERT_EQ(test, ib_dma_map_sg(&f->dev->ibdev, sg, 1, DMA_BIDIRECTIONAL), 1);
+	KUNIT_ASSERT_EQ(test, ib_map_mr_sg(mr, sg, 1, NULL, PAGE_SIZE), 1);
+	reg.key = mr->rkey;
+	KUNIT_ASSERT_EQ(test, ib_post_send(&qp->ibqp, &reg.wr, NULL), 0);
+	KUNIT_EXPECT_EQ(test, next_wc(test).opcode, IB_WC_REG_MR);
+	return mr;
+}
+
+/* The sender's place in the region is left when the receiver has all that was in it. */
+static void payload_may_be_of_the_region_that_it_invalidates(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_qp *a = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_qp *b = rox_fixture_qp(test, IB_QPT_RC);
+	u8 *pages = kunit_kzalloc(test, 2 * PAGE_SIZE, GFP_KERNEL);
+	struct scatterlist sg;
+	struct ib_mr *mr;
+	struct ib_sge from = {}, to = {};
+	struct ib_send_wr send = { .opcode = IB_WR_SEND_WITH_INV, .sg_list = &from, .num_sge = 1 };
+	struct ib_recv_wr recv = { .sg_list = &to, .num_sge = 1 };
+	int i, received = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	memset(pages, 0x5a, PAGE_SIZE);
+	sg_init_one(&sg, pages, PAGE_SIZE);
+	join(test, a, b);
+	mr = register_page(test, a, &sg);
+	from = (struct ib_sge) { .addr = mr->iova, .length = PAGE_SIZE, .lkey = mr->lkey };
+	to = (struct ib_sge) { .addr = (uintptr_t)pages + PAGE_SIZE, .length = PAGE_SIZE,
+			       .lkey = f->pd->local_dma_lkey };
+	send.ex.invalidate_rkey = mr->rkey;
+	KUNIT_ASSERT_EQ(test, ib_post_recv(&b->ibqp, &recv, NULL), 0);
+	KUNIT_ASSERT_EQ(test, ib_post_send(&a->ibqp, &send, NULL), 0);
+	for (i = 0; i < 2; i++) {
+		struct ib_wc wc = next_wc(test);
+
+		if (wc.opcode != IB_WC_RECV)
+			continue;
+		received++;
+		KUNIT_EXPECT_EQ(test, wc.byte_len, PAGE_SIZE);
+		KUNIT_EXPECT_TRUE(test, wc.wc_flags & IB_WC_WITH_INVALIDATE);
+		KUNIT_EXPECT_EQ(test, wc.ex.invalidate_rkey, mr->rkey);
+	}
+	KUNIT_EXPECT_EQ(test, received, 1);
+	KUNIT_EXPECT_MEMEQ(test, pages + PAGE_SIZE, pages, PAGE_SIZE);
+	KUNIT_EXPECT_FALSE(test, to_rox_mr(mr)->valid);
+	ib_destroy_qp(&a->ibqp);
+	ib_destroy_qp(&b->ibqp);
+	KUNIT_EXPECT_EQ(test, ib_dereg_mr(mr), 0);
+}
+
+static struct kunit_case rox_side_cases[] = {
+	KUNIT_CASE(a_caller_is_not_kept_for_ever),
+	KUNIT_CASE(payload_may_be_of_the_region_that_it_invalidates),
+	{}
+};
+
+static struct kunit_suite rox_side_suite = {
+	.name = "rox_side",
+	.init = rox_fixture_init,
+	.exit = rox_fixture_exit,
+	.test_cases = rox_side_cases,
+};
+
+kunit_test_suite(rox_side_suite);
