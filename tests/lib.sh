@@ -161,8 +161,13 @@ link_two_delete() {
 # At a limit the state is looked at first, while the programs and their queue
 # pairs are there; they are ended this many seconds after it.
 ROX_GRACE=10
-# All limits are for a machine that is not busy; several guests may share it.
-ROX_PATIENCE=${ROX_PATIENCE:-3}
+# All limits are for a machine that is not busy; several guests may share it. With KASAN and
+# lockdep everything takes several times as long, and most of all the start of a process.
+if [[ -z ${ROX_PATIENCE:-} ]]; then
+	ROX_PATIENCE=3
+	[[ $(</proc/sys/kernel/osrelease) != *-rox-debug-* ]] || ROX_PATIENCE=12
+fi
+export ROX_PATIENCE
 
 # A pipe in which nothing ever comes.
 exec {nap_pipe}<> <(:)

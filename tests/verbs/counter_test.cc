@@ -29,7 +29,7 @@ protected:
     int statistic(const std::string &arguments) const
     {
         std::string output;
-        int status = shell("timeout 10 rdma statistic " + arguments, &output);
+        int status = shell("exec rdma statistic " + arguments, &output);
         if (status)
             std::printf("rdma statistic %s: %s", arguments.c_str(), output.c_str());
         return status;

@@ -69,7 +69,7 @@ protected:
             }
         });
         while (received < messages) {
-            bool woken = channel.wait(5s) == cq.get();
+            bool woken = channel.wait() == cq.get();
             EXPECT_TRUE(woken) << "after " << received << " of " << messages;
             if (!woken)
                 break;

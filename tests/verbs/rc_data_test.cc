@@ -66,7 +66,7 @@ protected:
         case Op::WriteImm: a.qp->post(SendWr::write(local, far).imm(imm).id(seed)); break;
         case Op::Read: a.qp->post(SendWr::read(local, far).id(seed)); break;
         }
-        ibv_wc sent = a.send_cq.one(30s);
+        ibv_wc sent = a.send_cq.one(2 * kPatience);
         EXPECT_TRUE(is(sent, seed,
                        op == Op::Read                        ? IBV_WC_RDMA_READ
                        : op == Op::Send || op == Op::SendImm ? IBV_WC_SEND
@@ -479,7 +479,7 @@ TEST_F(RcHuge, TwoGibibyteWrite)
     Buffer target(b.pd.get(), Memory::repeating(kSize, 5 * kPeriod));
     fill(source.bytes(0, kPeriod), 31);
     a.qp->post(SendWr::write({source.sge(0, kSize)}, remote(target)).id(1));
-    ibv_wc wc = a.send_cq.one(80s);
+    ibv_wc wc = a.send_cq.one(5 * kPatience);
     EXPECT_TRUE(is(wc, 1, IBV_WC_RDMA_WRITE));
     for (std::size_t at = 0; at < 5 * kPeriod; at += kPeriod)
         EXPECT_TRUE(filled(target.bytes(at, kPeriod), 31)) << at;

@@ -9,18 +9,19 @@
 
 #include <gtest/gtest.h>
 
+#include "clock.h"
 #include "context.h"
 #include "diagnose.h"
 
 namespace {
 
-constexpr unsigned kSecondsPerTest = 90;
+const unsigned kSecondsPerTest = 30 * static_cast<unsigned>(vt::patience_factor());
 
 /// Not safe in a signal handler by the letter, but the program is over anyway.
 void too_long(int)
 {
     signal(SIGALRM, SIG_DFL);
-    alarm(20);
+    alarm(kSecondsPerTest / 4);
     std::printf("a test did not end within %u s%s\n", kSecondsPerTest,
                 vt::state_of_everything().c_str());
     std::fflush(stdout);

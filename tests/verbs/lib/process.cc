@@ -59,7 +59,7 @@ void kill_child(pid_t child)
 std::string ProcessTest::in_use()
 {
     std::string text;
-    shell("rdma resource show", &text);
+    shell("exec rdma resource show", &text);
     return text;
 }
 

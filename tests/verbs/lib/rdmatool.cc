@@ -124,7 +124,7 @@ testing::AssertionResult shows(const Record &record,
 Records rdma_tool(const std::string &arguments)
 {
     std::string output;
-    int status = shell("timeout 10 rdma -j -dd " + arguments, &output);
+    int status = shell("exec rdma -j -dd " + arguments, &output);
     if (status)
         fail("rdma " + arguments + ": status " + std::to_string(status) + ", " + output);
     return Reader(output).read();
