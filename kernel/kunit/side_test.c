@@ -165,9 +165,58 @@ static void payload_may_be_of_the_region_that_it_invalidates(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ib_dereg_mr(mr), 0);
 }
 
+/**
+ * struct handled - calls of a completion handler
+ * @lock: taken by the handler and by those who post
+ * @calls: of the handler
+ */
+static struct handled {
+	spinlock_t lock;	/* see above */
+	unsigned int calls;
+} handled;
+
+static void count_call(struct ib_cq *cq, void *context)
+{
+	spin_lock_bh(&handled.lock);
+	WRITE_ONCE(handled.calls, handled.calls + 1);
+	spin_unlock_bh(&handled.lock);
+}
+
+/* A SEND between two QPs of one device completes within the post; its poster holds a lock. */
+static void a_handler_is_not_called_within_a_post(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_qp *a = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_qp *b = rox_fixture_qp(test, IB_QPT_RC);
+	struct ib_send_wr send = { .opcode = IB_WR_SEND };
+	struct ib_recv_wr recv = {};
+	ib_comp_handler before = f->cq->comp_handler;
+	int tries;
+
+	spin_lock_init(&handled.lock);
+	handled.calls = 0;
+	join(test, a, b);
+	f->cq->comp_handler = count_call;
+	KUNIT_ASSERT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_NEXT_COMP), 0);
+	KUNIT_ASSERT_EQ(test, ib_post_recv(&b->ibqp, &recv, NULL), 0);
+	spin_lock_bh(&handled.lock);
+	KUNIT_EXPECT_EQ(test, ib_post_send(&a->ibqp, &send, NULL), 0);
+	KUNIT_EXPECT_EQ(test, handled.calls, 0);
+	spin_unlock_bh(&handled.lock);
+	for (tries = 0; tries < 500 && !READ_ONCE(handled.calls); tries++)
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(handled.calls), 1);
+	next_wc(test);
+	next_wc(test);
+	ib_destroy_qp(&a->ibqp);
+	ib_destroy_qp(&b->ibqp);
+	f->cq->comp_handler = before;
+}
+
 static struct kunit_case rox_side_cases[] = {
 	KUNIT_CASE(a_caller_is_not_kept_for_ever),
 	KUNIT_CASE(payload_may_be_of_the_region_that_it_invalidates),
+	KUNIT_CASE(a_handler_is_not_called_within_a_post),
 	{}
 };
 

@@ -110,6 +110,33 @@ static ktime_t rox_cq_watch_time(const struct rox_cq *cq)
 	return max_t(ktime_t, ns_to_ktime(ROX_LATE_ARM_NS), rox_cq_period(cq));
 }
 
+static void rox_cq_handle(struct tasklet_struct *tasklet)
+{
+	struct rox_cq *cq = container_of(tasklet, struct rox_cq, handling);
+
+	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+}
+
+/*
+ * A program is woken at once. The handler of a kernel user is called as a NIC
+ * would: not within ib_post_send(), where its caller may hold the lock that the
+ * handler takes, even if the work request completes there.
+ */
+static void rox_cq_notify(struct rox_cq *cq)
+{
+	if (!cq->ibcq.comp_handler)
+		return;
+	if (cq->entry)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	else
+		tasklet_schedule(&cq->handling);
+}
+
+void rox_cq_settle(struct rox_cq *cq)
+{
+	tasklet_kill(&cq->handling);
+}
+
 static enum hrtimer_restart rox_cq_late_arm(struct hrtimer *timer)
 {
 	struct rox_cq *cq = container_of(timer, struct rox_cq, late_arm);
@@ -130,8 +157,8 @@ static enum hrtimer_restart rox_cq_late_arm(struct hrtimer *timer)
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 
-	if (event && cq->ibcq.comp_handler)
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (event)
+		rox_cq_notify(cq);
 	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
@@ -182,8 +209,8 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited)
 
 	if (broke)
 		rox_cq_raise_error(cq);
-	if (event && cq->ibcq.comp_handler)
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (event)
+		rox_cq_notify(cq);
 	return err;
 }
 
@@ -279,6 +306,7 @@ int rox_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	}
 	spin_lock_init(&cq->lock);
 	mutex_init(&cq->resize_lock);
+	tasklet_setup(&cq->handling, rox_cq_handle);
 	hrtimer_setup(&cq->late_arm, rox_cq_late_arm, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	rox_cq_set_ring(cq, &r);
 	return 0;
@@ -359,8 +387,8 @@ int rox_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 
-	if (event && cq->ibcq.comp_handler)
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (event)
+		rox_cq_notify(cq);
 	return 0;
 }
 
@@ -369,6 +397,7 @@ int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct rox_cq *cq = to_rox_cq(ibcq);
 
 	hrtimer_cancel(&cq->late_arm);
+	rox_cq_settle(cq);
 	/* `rdma resource show` may be looking at the ring. */
 	mutex_lock(&cq->resize_lock);
 	rox_rings_free(&cq->mem, cq->entry);

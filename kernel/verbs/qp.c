@@ -414,6 +414,11 @@ int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	rox_qp_unpublish(qp);
 	rox_transport_destroy(qp);
+	/* After this no handler is called for its sake. */
+	if (ibqp->send_cq)
+		rox_cq_settle(to_rox_cq(ibqp->send_cq));
+	if (ibqp->recv_cq)
+		rox_cq_settle(to_rox_cq(ibqp->recv_cq));
 	rox_path_destroy(&qp->path);
 	/* `rdma resource show` may be looking at the rings. */
 	mutex_lock(&qp->modify_lock);

@@ -113,6 +113,7 @@ u16 rox_gid_vlan(struct rox_dev *dev, const struct in6_addr *addr);
  * @waited_for: the program has armed the CQ at least once
  * @solicited: producer index behind the last completion that counts as solicited
  * @late_arm: looks for a CQ that was armed when it was not empty, and ends @deferred
+ * @handling: calls a kernel user's completion handler
  * @mod_count: moderation: completions that an event may wait for; 0 if there is none
  * @mod_period: moderation: microseconds that an event may wait
  * @deferred: completions since the one for which the event that is waiting was due
@@ -132,6 +133,7 @@ struct rox_cq {
 	bool waited_for;
 	u32 solicited;
 	struct hrtimer late_arm;
+	struct tasklet_struct handling;
 	u16 mod_count;
 	u16 mod_period;
 	u32 deferred;
@@ -151,12 +153,15 @@ static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
  * @cqe: copied; timestamps are filled in here
  * @solicited: counts as solicited (a solicited receive); errors always do
  *
- * Any context but hard interrupts; takes only @cq->lock (irqsave) and calls the
- * completion handler outside of it.
+ * Any context but hard interrupts; takes only @cq->lock (irqsave). A program is
+ * woken outside of it, a kernel user's handler is called by a softirq.
  * Return: 0, or -EOVERFLOW if the CQ is in error: IBV_EVENT_CQ_ERR has been
  * raised once, and the caller moves its QP to ERR with IBV_EVENT_QP_FATAL.
  */
 int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
+
+/* Waits until the handler has been called for all completions so far. Process context. */
+void rox_cq_settle(struct rox_cq *cq);
 
 /* ---- XRC domains (verbs/xrc.c) ---- */
 
