@@ -4,6 +4,7 @@
  * when it has returned.
  */
 #include <linux/mman.h>
+#include <linux/sched/mm.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
 
@@ -13,13 +14,25 @@
 #define REGION_RIGHTS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)
 #define REGION_IOVA	0x123456789000ULL
 
+static void drop_mm(void *mm)
+{
+	mmdrop(mm);
+}
+
 /* Memory of the process that the case is, each page filled with @seed and its number. */
 static unsigned long user_pages(struct kunit *test, u8 seed)
 {
+	bool attached = current->mm;
 	unsigned long at = kunit_vm_mmap(test, NULL, 0, REGION_SIZE, PROT_READ | PROT_WRITE,
 					 MAP_ANONYMOUS | MAP_PRIVATE, 0);
 	unsigned int i;
 
+	/*
+	 * The first call has attached an mm to this thread. KUnit leaves what kthread_use_mm()
+	 * took of it to the end of the thread, where nobody gives it back.
+	 */
+	if (!attached && current->mm)
+		KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, drop_mm, current->mm), 0);
 	KUNIT_ASSERT_NE(test, at, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(at));
 	for (i = 0; i < REGION_SIZE; i += PAGE_SIZE) {
