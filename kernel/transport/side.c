@@ -137,16 +137,23 @@ static void rox_side_announce(struct rox_side *side, unsigned long work)
 	smp_mb__after_atomic();
 }
 
-static void rox_side_work(struct work_struct *work)
+/* Runs the side, and lets softirqs in after it. Return: true if there is more to do. */
+static bool rox_side_turn(struct rox_side *side)
 {
-	struct rox_side *side = container_of(work, struct rox_side, work);
 	bool more;
 
 	local_bh_disable();
 	more = rox_side_run_here(side);
 	rox_side_run_later();
 	local_bh_enable();
-	if (more)
+	return more;
+}
+
+static void rox_side_work(struct work_struct *work)
+{
+	struct rox_side *side = container_of(work, struct rox_side, work);
+
+	if (rox_side_turn(side))
 		rox_side_defer(side);
 }
 
@@ -242,10 +249,7 @@ static void rox_side_doorbell(struct rox_side *side)
 		return;
 	}
 	do {
-		local_bh_disable();
-		more = rox_side_run_here(side);
-		rox_side_run_later();
-		local_bh_enable();
+		more = rox_side_turn(side);
 	} while (more && yields && ++runs < ROX_CALLER_RUNS);
 	if (more)
 		rox_side_defer(side);
