@@ -103,23 +103,15 @@ case_expected() {
 # Some programs print that they failed and end with 0 all the same.
 case_refused='invalid data|mismatch|[Ff]ailure|[Ff]ailed|[Cc]ouldn.t|[Uu]nable to|error: |verify.*error'
 
-# Has a file a line that matches the pattern? Sets matched to the first one.
-case_line() {
-	while IFS= read -r matched || [[ -n $matched ]]; do
-		[[ ! $matched =~ $1 ]] || return 0
-	done <"$2"
-	return 1
-}
-
 case_output_check() {
 	local program=$1 output=$2 file matched
 	for file in "$output" "$ROX_TMP/server.out"; do
-		! case_line "$case_refused" "$file" || {
+		! line_matches "$case_refused" "$file" || {
 			echo "a program ended with 0 but says: $matched"
 			return 1
 		}
 	done
-	case_line "$(case_expected "$program")" "$output" && return 0
+	line_matches "$(case_expected "$program")" "$output" && return 0
 	echo "the client ended with 0 and has not printed its result"
 	return 1
 }

@@ -26,6 +26,7 @@
 #       the client. At the limit the state of the QPs and of the kernel is printed.
 #   diagnose                              prints that state
 #   nap SECONDS                           waits
+#   line_matches PATTERN FILE             has the file such a line? sets matched to the first one
 #
 # In an emulated guest a process takes a tenth of a second to start, as long as many a case: what runs
 # for each case is made of the shell's own commands where it can be.
@@ -174,6 +175,14 @@ exec {nap_pipe}<> <(:)
 
 nap() {
 	read -r -t "$1" -u "$nap_pipe" || return 0
+}
+
+line_matches() {
+	[[ -s $2 ]] || return
+	while IFS= read -r matched || [[ -n $matched ]]; do
+		[[ ! $matched =~ $1 ]] || return 0
+	done <"$2"
+	return 1
 }
 
 # Starts a process that prints the state once, after some seconds; sets watchdog.

@@ -208,16 +208,17 @@ def plan(options, kernels, builder):
 def all_runs(options, kernels, builder):
     ready = {}
     last = last_of(kernels)
+    alone = len(options.groups) == 1
     for name in sorted(options.groups, key=list(GROUPS).index):
         for group, where, seconds, memory in GROUPS[name]:
-            for kernel in kernels_of(group, where, kernels, len(options.groups) == 1):
+            for kernel in kernels_of(group, where, kernels, alone):
                 label = " ".join(filter(None, (
                     group, where if where not in ("host", "vm") else None, kernel)))
                 limit = seconds * PATIENCE.get(kernel, 1)
                 if kernel in BUILT and kernel not in ready and not options.no_build:
                     ready[kernel] = builder.submit(build_kernel, kernel)
                 command = command_of(group, where, limit, memory, kernel)
-                if group in BRIEF_BEFORE and len(options.groups) > 1 and kernel != last:
+                if group in BRIEF_BEFORE and not alone and kernel != last:
                     command = ["env", "ROX_BRIEF=1", *command]
                 yield Run(label, command, limit, ready.get(kernel))
 

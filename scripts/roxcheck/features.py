@@ -10,12 +10,12 @@ that file (scripts/features).
 import tomllib
 from fnmatch import fnmatchcase
 
+from roxvm import debugkernel
 from roxvm.paths import REPO
 
 from .results import Results
 
 SOURCE = REPO / "tests" / "features.toml"
-BUILT = {"debug", "uml"}
 SERVICES = ("RC", "UC", "UD", "XRC")
 
 
@@ -44,7 +44,8 @@ def runs_of(proof, results):
     """
     words, _ = split(proof)
     return [r for r in results if r.group.split()[0] == words[0]
-            and set(words) <= set(r.group.split()) and not BUILT & set(r.group.split())]
+            and set(words) <= set(r.group.split())
+            and not set(debugkernel.NAMES) & set(r.group.split())]
 
 
 def amiss(proof, run):

@@ -96,11 +96,10 @@ class Results:
         if verdict == "passed":
             self.passed += 1
             self.passed_names.append(name)
-            return
-        name = f"{self.group}: {name}"
-        getattr(self, verdict).append(name)
-        if verdict == "failed":
-            self.details[name] = said
+        elif verdict == "skipped":
+            self.skipped.append(f"{self.group}: {name}")
+        else:
+            self.fail(name, said)
 
     def _unfinished(self, guest):
         name = self.running.pop(guest, None)

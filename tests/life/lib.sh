@@ -157,9 +157,7 @@ process_gone() {
 }
 
 traffic_flows() {
-	local lines=()
-	[[ ! -s $ROX_TMP/$1.out ]] || mapfile -t lines <"$ROX_TMP/$1.out"
-	[[ " ${lines[*]}" == *' running'* ]] || process_gone "$2"
+	line_matches '^running' "$ROX_TMP/$1.out" || process_gone "$2"
 }
 
 traffic_start() {

@@ -40,12 +40,7 @@ flow_start() {
 }
 
 flow_flows() {
-	local end lines
-	for end in 1 2; do
-		[[ -s $ROX_TMP/$1.$end ]] || return
-		mapfile -t lines <"$ROX_TMP/$1.$end"
-		[[ " ${lines[*]}" == *' running'* ]] || return
-	done
+	line_matches '^running' "$ROX_TMP/$1.1" && line_matches '^running' "$ROX_TMP/$1.2"
 }
 
 # What has gone wrong, with all that helps to find out why.
