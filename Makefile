@@ -19,7 +19,7 @@ INCLUDEDIR ?= /usr/include
 
 # The kernels that `make check` tests on, and the one of the quick verbs. "uml" is our
 # own build for KUnit, as is "debug", which takes longer (scripts/roxvm/debugkernel.py).
-KERNELS ?= 6.1 6.12
+KERNELS ?= 6.1 6.12 uml
 built_kernels := debug uml
 QUICK_KERNEL ?= 6.12
 
@@ -95,7 +95,7 @@ uninstall:
 
 check_groups := unit verbs apps stacks interop pair life net install kunit kusers
 
-## make check           every test on every kernel of KERNELS= (6.1 6.12)
+## make check           every test on every kernel of KERNELS= (6.1 6.12 uml)
 ## make check-quick     host units, the core of verbs and apps, one kernel
 ## make check-GROUP     one group: unit verbs apps stacks interop pair life net install kunit kusers
 .PHONY: check check-quick $(check_groups:%=check-%)
