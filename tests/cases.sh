@@ -31,18 +31,6 @@ case_runner=run_pair
 case_pair_options=()
 declare -A case_short=()
 
-# The index of the IPv4 address in a device's GID table. An address of this kind has one entry for
-# each RoCE version on devices that have both; only the one for version 2 counts.
-gid_index_v4() {
-	local port=/sys/class/infiniband/$1/ports/1 index gid type
-	for ((index = 0; index < 64; index++)); do
-		{ read -r gid <"$port/gids/$index" && read -r type <"$port/gid_attrs/types/$index"; } \
-			2>/dev/null || continue
-		[[ $gid == 0000:0000:0000:0000:0000:ffff:* && $type == *v2* ]] && echo "$index" && return 0
-	done
-	return 1
-}
-
 # Makes the array `words` from a side's device, its GID index, the other side's device and address,
 # and its command; sets program.
 case_words() {

@@ -138,10 +138,22 @@ link_add() {
 	local tries
 	ip netns exec "$1" rdma link add "$2" type "$ROX_TYPE" netdev "$3" || return
 	for ((tries = 0; tries < 50; tries++)); do
-		gids_of "$2" | grep -q '^0000:0000:0000:0000:0000:ffff:' && return 0
-		sleep 0.1
+		! gid_index_v4 "$2" >/dev/null || return 0
+		nap 0.1
 	done
 	echo "link_add: no IPv4 address in the GID table of $2" >&2
+	return 1
+}
+
+# The index of the IPv4 address in a device's GID table. An address of this kind has one entry for
+# each RoCE version on devices that have both; only the one for version 2 counts.
+gid_index_v4() {
+	local port=/sys/class/infiniband/$1/ports/1 index gid type
+	for ((index = 0; index < 64; index++)); do
+		{ read -r gid <"$port/gids/$index" && read -r type <"$port/gid_attrs/types/$index"; } \
+			2>/dev/null || continue
+		[[ $gid == 0000:0000:0000:0000:0000:ffff:* && $type == *v2* ]] && echo "$index" && return 0
+	done
 	return 1
 }
 

@@ -40,7 +40,7 @@ BUILT = {"debug": {"verbs", "kunit"}, "uml": {"kunit"}}
 ONLY_BUILT = {"kunit"}
 LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e"), ("interop", "vm")}
 # Of these, the cases that take longest (tests/cases.sh) run on that kernel only, too.
-BRIEF_BEFORE = {"apps"}
+BRIEF_BEFORE = {"apps", "pair"}
 # An emulated kernel that checks every access is slow.
 PATIENCE = {"debug": 3}
 

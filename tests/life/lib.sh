@@ -169,7 +169,7 @@ traffic_start() {
 		>"$ROX_TMP/connect.out" 2>&1 &
 	client=$!
 	soon 20 traffic_flows serve "$server" && soon 20 traffic_flows connect "$client"
-	grep -qs '^running' "$ROX_TMP/serve.out" && grep -qs '^running' "$ROX_TMP/connect.out" &&
+	line_matches '^running' "$ROX_TMP/serve.out" && line_matches '^running' "$ROX_TMP/connect.out" &&
 		return 0
 	traffic_print
 	traffic_kill
