@@ -213,10 +213,45 @@ static void a_handler_is_not_called_within_a_post(struct kunit *test)
 	f->cq->comp_handler = before;
 }
 
+static void acknowledge(struct kunit *test, struct rox_qp *qp, u32 psn, u8 syndrome)
+{
+	struct rox_pkt pkt = {
+		.bth = { .dqpn = qp->ibqp.qp_num, .psn = psn, .opcode = IB_OPCODE_RC_ACKNOWLEDGE },
+		.ext.aeth = { .syndrome = syndrome, .msn = psn },
+		.info = &rox_opcodes[IB_OPCODE_RC_ACKNOWLEDGE],
+		.npkts = 1,
+	};
+
+	KUNIT_EXPECT_TRUE(test, rox_transport_direct(qp, &pkt, false));
+}
+
+/* The requester is busy meanwhile: what it finds when it looks is one acknowledge. */
+static void an_ack_replaces_an_ack_and_no_nak(struct kunit *test)
+{
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	u64 ack, nak;
+
+	rox_side_lock(&qp->send.side);
+	local_bh_disable();
+	acknowledge(test, qp, 7, ROX_AETH_ACK | ROX_AETH_NO_CREDITS);
+	acknowledge(test, qp, 8, ROX_AETH_ACK | ROX_AETH_NO_CREDITS);
+	ack = atomic64_read(&qp->send.mail);
+	acknowledge(test, qp, 9, ROX_AETH_NAK | ROX_NAK_PSN_SEQ);
+	nak = atomic64_read(&qp->send.mail);
+	acknowledge(test, qp, 8, ROX_AETH_ACK | ROX_AETH_NO_CREDITS);
+	KUNIT_EXPECT_EQ(test, ack & ROX_PSN_MASK, 8);
+	KUNIT_EXPECT_EQ(test, nak & ROX_PSN_MASK, 9);
+	KUNIT_EXPECT_EQ(test, atomic64_read(&qp->send.mail), nak);
+	local_bh_enable();
+	rox_side_unlock(&qp->send.side);
+	ib_destroy_qp(&qp->ibqp);
+}
+
 static struct kunit_case rox_side_cases[] = {
 	KUNIT_CASE(a_caller_is_not_kept_for_ever),
 	KUNIT_CASE(payload_may_be_of_the_region_that_it_invalidates),
 	KUNIT_CASE(a_handler_is_not_called_within_a_post),
+	KUNIT_CASE(an_ack_replaces_an_ack_and_no_nak),
 	{}
 };
 

@@ -9,22 +9,33 @@
 /* ---- acknowledges that find the send side busy, as they do while it sends ---- */
 
 /*
- * One word has room for the newest, and no other is needed: an acknowledge of
- * any kind says that all before it has arrived, and after a NAK comes none that is
- * newer until the requester has followed it.
+ * One word has room for one, and no other is needed: an acknowledge of any kind says
+ * that all before it has arrived, so the newest will do. Until the requester has
+ * followed a NAK only duplicates are acknowledged, with what the NAK says already, too;
+ * those do not replace it.
  */
 #define ROX_MAIL_VALID		BIT_ULL(63)
 #define ROX_MAIL_MSN_SHIFT	24
 #define ROX_MAIL_SYNDROME_SHIFT	48
 
+static bool rox_mail_is_nak(u64 mail)
+{
+	return mail >> ROX_MAIL_SYNDROME_SHIFT & ROX_AETH_KIND;
+}
+
 /* What waits in the queue is older. */
 static bool rox_mail_put(struct rox_qp *qp, u32 psn, u32 msn, u8 syndrome)
 {
+	u64 mail = ROX_MAIL_VALID | psn | (u64)msn << ROX_MAIL_MSN_SHIFT |
+		   (u64)syndrome << ROX_MAIL_SYNDROME_SHIFT;
+	u64 old = atomic64_read(&qp->send.mail);
+
 	if (!skb_queue_empty_lockless(&qp->send.side.rxq))
 		return false;
-	atomic64_set(&qp->send.mail, ROX_MAIL_VALID | psn |
-		     (u64)msn << ROX_MAIL_MSN_SHIFT |
-		     (u64)syndrome << ROX_MAIL_SYNDROME_SHIFT);
+	do {
+		if (unlikely(rox_mail_is_nak(old) && !rox_mail_is_nak(mail)))
+			return true;
+	} while (!atomic64_try_cmpxchg(&qp->send.mail, &old, mail));
 	rox_side_kick(&qp->send.side, ROX_WORK_RUN);
 	return true;
 }

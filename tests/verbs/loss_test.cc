@@ -38,7 +38,7 @@ protected:
     static Params patient()
     {
         Params params;
-        params.timeout = 12; // 17 ms
+        params.timeout = ack_timeout(12); // 17 ms
         params.retry_cnt = 7;
         params.rnr_retry = 7;
         return params;
@@ -291,7 +291,7 @@ TEST_F(LossCore, TotalLossExhaustsTheRetries)
 TEST_F(Loss, ShortOutageIsSurvived)
 {
     Params params;
-    params.timeout = 16; // 268 ms, eight times
+    params.timeout = ack_timeout(16); // 268 ms, eight times
     start({}, params);
     Buffer near = a.buffer(1 << 20);
     Buffer far = b.buffer(1 << 20);

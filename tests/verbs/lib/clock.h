@@ -21,6 +21,15 @@ inline int patience_factor()
     return factor && std::atoi(factor) > 0 ? std::atoi(factor) : 3;
 }
 
+/// The code of an ACK timeout for a peer that may be as much slower as patience_factor() says: each
+/// code doubles the time.
+inline int ack_timeout(int code)
+{
+    for (int factor = patience_factor(); factor >= 6; factor /= 2)
+        ++code;
+    return code;
+}
+
 /// What a healthy device needs much less than, even under emulation.
 inline const Millis kPatience = patience_factor() * 5s;
 /// How late a timer may be noticed.
