@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "clock.h"
 #include "context.h"
 #include "cq.h"
 #include "wr.h"
@@ -38,7 +39,7 @@ struct Params {
     ibv_mtu mtu = IBV_MTU_1024;
     std::uint32_t psn = 0x1234;      ///< first PSN of the QP itself
     std::uint32_t peer_psn = 0x4321; ///< first PSN of the other one
-    std::uint8_t timeout = 14;
+    std::uint8_t timeout = static_cast<std::uint8_t>(ack_timeout(14)); ///< 67 ms
     std::uint8_t retry_cnt = 7;
     std::uint8_t rnr_retry = 7;
     std::uint8_t min_rnr_timer = 1;
