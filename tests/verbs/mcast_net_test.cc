@@ -444,9 +444,6 @@ TEST_F(McastNet, ManyListenersGetEveryMessage)
     }
 }
 
-/// What a case with thousands of objects may take.
-const unsigned kLongCaseSeconds = 80 * static_cast<unsigned>(patience_factor());
-
 std::string numbered_group(int number)
 {
     return "239.67." + std::to_string(number >> 8) + "." + std::to_string(number & 255);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include <unistd.h>
+
 #include "lib/pair.h"
 
 using namespace vt;
@@ -469,6 +471,7 @@ TEST_F(RcHuge, TwoGibibyteWrite)
 {
     constexpr std::size_t kSize = std::size_t(1) << 31;
     constexpr std::size_t kPeriod = 4 << 20;
+    alarm(kLongCaseSeconds);
     Params params;
     params.mtu = std::min(a.context.port().active_mtu, b.context.port().active_mtu);
     params.timeout = 18;
@@ -479,7 +482,7 @@ TEST_F(RcHuge, TwoGibibyteWrite)
     Buffer target(b.pd.get(), Memory::repeating(kSize, 5 * kPeriod));
     fill(source.bytes(0, kPeriod), 31);
     a.qp->post(SendWr::write({source.sge(0, kSize)}, remote(target)).id(1));
-    ibv_wc wc = a.send_cq.one(5 * kPatience);
+    ibv_wc wc = a.send_cq.one(10 * kPatience);
     EXPECT_TRUE(is(wc, 1, IBV_WC_RDMA_WRITE));
     for (std::size_t at = 0; at < 5 * kPeriod; at += kPeriod)
         EXPECT_TRUE(filled(target.bytes(at, kPeriod), 31)) << at;
@@ -487,6 +490,7 @@ TEST_F(RcHuge, TwoGibibyteWrite)
 
 TEST_F(RcHuge, MoreThanTwoGibibytesIsALengthError)
 {
+    alarm(kLongCaseSeconds);
     start();
     constexpr std::size_t kSize = std::size_t(1) << 31;
     Buffer source(a.pd.get(), Memory::repeating(kSize + 4096, 4 << 20));

@@ -37,6 +37,10 @@ inline const Millis kLate = kPatience / 15;
 /// How long something that must not happen is given to happen.
 constexpr Millis kQuiet = 60ms;
 
+/// What a case with thousands of objects or gigabytes may take, for alarm(); others have 30 seconds
+/// where this is 80.
+inline const unsigned kLongCaseSeconds = 80 * static_cast<unsigned>(patience_factor());
+
 class Deadline {
 public:
     explicit Deadline(Millis in = kPatience) : end_(Clock::now() + in) {}
