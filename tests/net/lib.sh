@@ -5,7 +5,7 @@
 #
 #   flow_start NAME ADDRESS1 ADDRESS2 [OPTIONS]   checked traffic between $ROX1 and $ROX2, between
 #                  the GIDs of these addresses; returns when it flows. OPTIONS are traffic's:
-#                  $PATIENT for a connection that stands twenty seconds of silence, $HASTY for one
+#                  $PATIENT for a connection that stands half a minute of silence, $HASTY for one
 #                  that gives up within two
 #   flow_advances NAME...   waits until each end of each has got through many more messages
 #   flow_stands NAME        waits until nothing gets through any more
@@ -17,7 +17,7 @@
 #   event_watch / event_seen TYPE   the asynchronous events of $ROX1 from now on
 #   gid_add / gid_delete NS DEV ROX ADDRESS/LENGTH   an address, and waits for its GID
 
-PATIENT='-t 18 -r 7'
+PATIENT='-t 20 -r 7'
 HASTY='-t 15 -r 3'
 
 # So that an emulated guest has time for other things.
