@@ -95,7 +95,7 @@ remove_module_busy() {
 
 # Under way until survivor_ends; the connection stands a few seconds' silence.
 survivor_start() {
-	traffic_start -t 17 -r 7
+	traffic_start -t 19 -r 7
 }
 
 survivor_ends() {
