@@ -3,6 +3,7 @@
  * KUnit: re-registration: what changes, what stays, and that nobody uses the old region
  * when it has returned.
  */
+#include <kunit/resource.h>
 #include <linux/mman.h>
 #include <linux/sched/mm.h>
 #include <linux/uaccess.h>
@@ -14,10 +15,7 @@
 #define REGION_RIGHTS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)
 #define REGION_IOVA	0x123456789000ULL
 
-static void drop_mm(void *mm)
-{
-	mmdrop(mm);
-}
+KUNIT_DEFINE_ACTION_WRAPPER(drop_mm, mmdrop, struct mm_struct *);
 
 /* Memory of the process that the case is, each page filled with @seed and its number. */
 static unsigned long user_pages(struct kunit *test, u8 seed)

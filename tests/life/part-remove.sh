@@ -93,7 +93,7 @@ remove_module_busy() {
 	survivor_ends
 }
 
-# Under way until survivor_ends; the connection stands a few seconds' silence.
+# Under way until survivor_ends; the connection stands 17 seconds of silence.
 survivor_start() {
 	traffic_start -t 19 -r 7
 }
