@@ -93,11 +93,11 @@ uninstall:
 
 # -- tests -----------------------------------------------------------------
 
-check_groups := unit verbs apps stacks interop pair life net install kunit kusers
+check_groups := unit verbs wire apps stacks interop pair life net hostile install kunit kusers
 
 ## make check           every test on every kernel of KERNELS= (6.1 6.12 uml)
 ## make check-quick     host units, the core of verbs and apps, one kernel
-## make check-GROUP     one group: unit verbs apps stacks interop pair life net install kunit kusers
+## make check-GROUP     one group: unit verbs wire apps stacks interop pair life net hostile install kunit kusers
 .PHONY: check check-quick $(check_groups:%=check-%)
 check: deps-quick
 	@scripts/check --kernels "$(KERNELS)" $(filter-out $(if $(filter $(built_kernels),$(KERNELS)),,kunit),$(check_groups))
@@ -108,6 +108,17 @@ check-quick: deps-quick
 check-kunit: KERNELS := uml
 $(check_groups:%=check-%): check-%: deps-quick
 	@scripts/check --kernels "$(KERNELS)" $*
+
+## make fuzz            hostile packets on the debug kernel (PACKETS=2000000, SEED=, FUZZ_KERNEL=debug)
+PACKETS ?= 2000000
+FUZZ_KERNEL ?= debug
+.PHONY: fuzz
+fuzz: deps-quick
+	$(if $(filter debug,$(FUZZ_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	@$(MAKE) --no-print-directory KVER=$(FUZZ_KERNEL) module provider
+	@$(MAKE) --no-print-directory tests TESTS=wire
+	ROX_PACKETS=$(PACKETS) ROX_SEED=$(SEED) ROX_LIMIT=7200 \
+		scripts/vm --kernel $(FUZZ_KERNEL) --timeout 86400 --mem 3072 -- tests/wire/run fuzz
 
 ## make demo            two namespaces, stock programs between them, in one VM
 ## make vm              a shell in a VM with rox between two namespaces

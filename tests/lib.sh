@@ -244,8 +244,10 @@ wait_for_server() {
 	done
 }
 
-run_pair() {
-	local limit=60 client_ns=$NS2 end_server='' server=() client=()
+# The arguments of run_pair, into its caller's variables of these names. The watchdog that begins
+# here is the caller's to stop; `limit` has the grace that it needs to speak first.
+pair_begin() {
+	limit=60 client_ns=${NS2:-} end_server='' server=() client=()
 	while [[ $1 != -- ]]; do
 		case $1 in
 		-t) limit=$2; shift ;;
@@ -256,17 +258,16 @@ run_pair() {
 	done
 	shift
 	while [[ $1 != -- ]]; do server+=("$1"); shift; done
-	shift
-	client=("$@")
-	run_pair_in "$limit" "$client_ns" "$end_server"
-}
-
-# The second half of run_pair: the arrays `server` and `client` are the caller's.
-run_pair_in() {
-	local limit=$(($1 * ROX_PATIENCE)) client_ns=$2 end_server=$3
-	local pid watchdog server_status=0 client_status=0 out=$ROX_TMP/server.out
+	client=("${@:2}")
+	limit=$((limit * ROX_PATIENCE))
 	watchdog_start "$limit"
 	limit=$((limit + ROX_GRACE))
+}
+
+run_pair() {
+	local limit client_ns end_server server client watchdog
+	local pid server_status=0 client_status=0 out=$ROX_TMP/server.out
+	pair_begin "$@"
 	ip netns exec "$NS1" timeout -k 5 "$limit" "${server[@]}" >"$out" 2>&1 &
 	pid=$!
 	wait_for_server "$pid"

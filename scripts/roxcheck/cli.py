@@ -24,19 +24,21 @@ from .results import Results
 # the runs of LAST_ONLY are made on the last of Debian's kernels only: all has to end within an hour.
 GROUPS = {
     "life": [("life", "vm", 3600, 2048)],
+    "net": [("net", "vm", 1800, 2048)],
     "apps": [("apps", "vm", 3600, 3072)],
     "verbs": [("verbs", "vm", 2700, 3072)],
     "pair": [("pair", "virtio", 1800, 1536), ("pair", "e1000e", 1800, 1536)],
-    "net": [("net", "vm", 1800, 2048)],
     "stacks": [("stacks", "vm", 1800, 3072)],
     "kusers": [("kusers", "virtio", 1800, 2048)],
     "interop": [("interop", "vm", 1800, 2048)],
     "install": [("install", "host", 1200, 0)],
+    "wire": [("wire", "vm", 900, 2048)],
+    "hostile": [("hostile", "vm", 1500, 2048)],
     "unit": [("unit", "host", 900, 0)],
     "kunit": [("kunit", "vm", 900, 2048)],
 }
 
-BUILT = {"debug": {"verbs", "kunit"}, "uml": {"kunit"}}
+BUILT = {"debug": {"verbs", "wire", "hostile", "kunit"}, "uml": {"kunit"}}
 ONLY_BUILT = {"kunit"}
 LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e"), ("interop", "vm")}
 # Of these, the cases that take longest (tests/cases.sh) run on that kernel only, too.

@@ -20,6 +20,10 @@
 PATIENT='-t 20 -r 7'
 HASTY='-t 15 -r 3'
 
+# Seconds in which a connection gets somewhere or gives up; a patient one takes 34 to give up, and a
+# loss that only the ACK timer shows costs it 4.
+LIMIT=$((30 * ROX_PATIENCE))
+
 # So that an emulated guest has time for other things.
 FLOW='-e -w 40'
 
@@ -81,7 +85,7 @@ flow_advances() {
 		first=$count
 		flow_count "$name" 2
 		second=$count
-		soon 30 flow_beyond "$name" $((first + 20)) $((second + 20)) ||
+		soon $LIMIT flow_beyond "$name" $((first + 20)) $((second + 20)) ||
 			flow_fail "$name" "stands still" || return
 	done
 }
@@ -116,7 +120,7 @@ flow_gone() {
 # Waits for the ends of a flow, which must be with a status and a line that matches an expression.
 flow_result() {
 	local name=$1 wanted=$2 text=$3 pid status end=0 bad=0
-	soon 40 flow_gone "$name" || flow_fail "$name" "does not end" || return
+	soon $LIMIT flow_gone "$name" || flow_fail "$name" "does not end" || return
 	for pid in ${flow_pids[$name]}; do
 		status=0
 		wait "$pid" || status=$?

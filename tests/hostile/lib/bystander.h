@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// Those who must not notice: another process with a QP pair of its own that moves
+/// checked data all the time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <sys/types.h>
+
+#include <gtest/gtest.h>
+
+namespace hostile {
+
+/// What the bystander lets others know, as if an attacker had learnt it.
+struct Known {
+    std::atomic<std::uint64_t> rounds; ///< of checked data
+    std::atomic<std::uint32_t> ready;
+    std::atomic<std::uint32_t> stop;
+    std::uint32_t key;     ///< of its memory
+    std::uint64_t address; ///< of that memory
+    std::uint32_t qpns[2]; ///< its RC pair
+    std::uint32_t ud_qpn;  ///< a UD QP that waits for nobody, ...
+    std::uint32_t ah;      ///< and the first handle of an AH in its process
+    std::uint32_t mismatches;
+};
+
+/// Runs from its creation, which comes before this process has opened a device.
+class Bystander {
+public:
+    Bystander();
+    ~Bystander();
+    Bystander(const Bystander &) = delete;
+    Bystander &operator=(const Bystander &) = delete;
+
+    const Known &known() const { return *known_; }
+    /// Has it gone on since the last call, for at least some rounds?
+    testing::AssertionResult goes_on();
+    /// Ends it: no error, and no byte that was wrong, in all of its life.
+    testing::AssertionResult ends_well();
+    std::uint64_t rounds() const { return known_->rounds; }
+
+private:
+    Known *known_;
+    pid_t child_ = -1;
+    std::uint64_t seen_ = 0;
+};
+
+} // namespace hostile

@@ -1,0 +1,47 @@
+# shellcheck shell=bash disable=SC2086,SC2015
+# SPDX-License-Identifier: GPL-2.0
+#
+# Packets that are changed on their way, by a rule of the sender's netdev. All else of such a packet
+# is still where its sender wrote it; yet none of them gets through, and what gets through is right.
+
+part_change() {
+	stage_begin change stage_set stage_clear
+	case_run "UDP source port: wrong ICRC" change_stops ip "$IP1" "$IP2" ex munge udp sport set 4321
+	case_run "UDP source port, IPv6: wrong ICRC" \
+		change_stops ipv6 $IP1_6 $IP2_6 ex munge udp sport set 4321
+	# 20 bytes of IP, 8 of UDP: the last of the PSN.
+	case_run "PSN: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 39 u8 invert
+	case_run "payload: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 120 u8 invert
+	case_run "hop limit, which the ICRC leaves out: gets through" change_passes
+	stage_end
+}
+
+# change_begin PROTOCOL PEDIT...: what the action does to all that $DEV2 sends.
+change_begin() {
+	tc -n "$NS2" qdisc add dev "$DEV2" clsact &&
+		tc -n "$NS2" filter add dev "$DEV2" egress protocol "$1" u32 match u32 0 0 action pedit "${@:2}"
+}
+
+change_end() {
+	tc -n "$NS2" qdisc del dev "$DEV2" clsact
+}
+
+change_stops() {
+	local before after
+	flow_start changed "$2" "$3" $PATIENT || return
+	before=$(counter_of "$ROX1" rx_icrc_encapsulated)
+	change_begin "$1" "${@:4}" && flow_stands changed || return
+	after=$(counter_of "$ROX1" rx_icrc_encapsulated)
+	((after > before)) || fail "no wrong ICRC was counted" || return
+	change_end && flow_advances changed && flow_stop changed
+}
+
+change_passes() {
+	local before
+	flow_start passed $IP1_6 $IP2_6 $PATIENT || return
+	before=$(counter_of "$ROX1" rx_icrc_encapsulated)
+	change_begin ipv6 ex munge ip6 hoplimit set 17 && flow_advances passed || return
+	[[ $(counter_of "$ROX1" rx_icrc_encapsulated) == "$before" ]] ||
+		fail "a wrong ICRC was counted" || return
+	change_end && flow_stop passed
+}
