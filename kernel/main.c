@@ -15,6 +15,7 @@ MODULE_LICENSE("GPL");
 MODULE_ALIAS_RDMA_LINK("rox");
 
 struct workqueue_struct *rox_wq;
+struct workqueue_struct *rox_engine_wq;
 
 static int __init rox_init(void)
 {
@@ -24,9 +25,14 @@ static int __init rox_init(void)
 	rox_wq = alloc_workqueue("rox", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
 	if (!rox_wq)
 		return -ENOMEM;
+	/* Nothing depends on it: who has no engine rings the doorbell. */
+	err = -ENOMEM;
+	rox_engine_wq = alloc_workqueue("rox_engine", WQ_UNBOUND | WQ_SYSFS, 0);
+	if (!rox_engine_wq)
+		goto free_wq;
 	err = rox_odp_init();
 	if (err)
-		goto free_wq;
+		goto free_engine_wq;
 	err = rox_qp_table_init();
 	if (err)
 		goto exit_odp;
@@ -50,6 +56,8 @@ free_qp_table:
 	rox_qp_table_exit();
 exit_odp:
 	rox_odp_exit();
+free_engine_wq:
+	destroy_workqueue(rox_engine_wq);
 free_wq:
 	destroy_workqueue(rox_wq);
 	return err;
@@ -63,6 +71,7 @@ static void __exit rox_exit(void)
 	rox_net_exit();
 	rox_qp_table_exit();
 	rox_odp_exit();
+	destroy_workqueue(rox_engine_wq);
 	destroy_workqueue(rox_wq);
 	/* Callbacks of call_rcu() are code of this module. */
 	rcu_barrier();

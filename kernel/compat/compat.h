@@ -11,6 +11,7 @@
 #define ROX_COMPAT_H
 
 #include <linux/hrtimer.h>
+#include <linux/mm.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_umem.h>
@@ -30,6 +31,13 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 
 #ifndef ROX_HAVE_TIMER_CONTAINER_OF
 #define timer_container_of(var, timer, field) container_of(timer, typeof(*(var)), field)
+#endif
+
+#ifndef ROX_HAVE_VM_FLAGS_SET
+static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags |= flags;
+}
 #endif
 
 /* Per-CPU was what a workqueue without WQ_UNBOUND is before it had a name. */

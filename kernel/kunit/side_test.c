@@ -247,11 +247,42 @@ static void an_ack_replaces_an_ack_and_no_nak(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+/* Whoever lets a side wait, for a page that does not come, must not have us keep more and more. */
+static void frames_that_wait_have_their_limit_in_bytes(struct kunit *test)
+{
+	const unsigned int fits = ROX_MAX_RXQ_BYTES / SZ_1M;
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_side *side = &qp->recv.side;
+	struct sk_buff *skb;
+	unsigned int i;
+
+	rox_side_lock(side);
+	for (i = 0; i < 2 * fits; i++) {
+		skb = alloc_skb(64, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, skb);
+		skb->truesize = SZ_1M;
+		rcu_read_lock_bh();
+		rox_transport_rx(qp, skb, true);
+		rcu_read_unlock_bh();
+	}
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&side->rxq), fits);
+	KUNIT_EXPECT_EQ(test, side->rxq_bytes, ROX_MAX_RXQ_BYTES);
+	skb = rox_side_next_frame(side);
+	KUNIT_EXPECT_NOT_NULL(test, skb);
+	KUNIT_EXPECT_EQ(test, side->rxq_bytes, ROX_MAX_RXQ_BYTES - SZ_1M);
+	kfree_skb(skb);
+	rox_side_purge(side);
+	KUNIT_EXPECT_EQ(test, side->rxq_bytes, 0);
+	rox_side_unlock(side);
+	ib_destroy_qp(&qp->ibqp);
+}
+
 static struct kunit_case rox_side_cases[] = {
 	KUNIT_CASE(a_caller_is_not_kept_for_ever),
 	KUNIT_CASE(payload_may_be_of_the_region_that_it_invalidates),
 	KUNIT_CASE(a_handler_is_not_called_within_a_post),
 	KUNIT_CASE(an_ack_replaces_an_ack_and_no_nak),
+	KUNIT_CASE(frames_that_wait_have_their_limit_in_bytes),
 	{}
 };
 

@@ -129,10 +129,23 @@ int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip
 int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len);
 /* Room for the next at most *@len bytes; *@len says how many. NULL on no memory. */
 void *rox_frame_space(struct rox_frame *frame, u32 *len);
+/* Room for just so many bytes in one piece; NULL if the pages at hand do not have it. */
+void *rox_frame_whole(struct rox_frame *frame, u32 len);
+/*
+ * The packet at @p, for which rox_frame_whole() gave the room last, is complete. @head: what the
+ * CRC of its headers is, as its ICRC begins: IP, UDP, BTH, as they are for this packet.
+ */
+void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head);
+/*
+ * Is the packet at @p, somewhere in a received frame's @page, as its sender on this machine has
+ * signed it, with the same @head? Its ICRC is right then. Any context.
+ */
+bool rox_frame_signed(const struct page *page, const void *p, u32 head);
 /* Appends @len bytes. 0 or -ENOMEM. */
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len);
 /* Gives up a frame. */
 void rox_frame_drop(struct rox_frame *frame);
+void rox_frame_init(void);
 void rox_frame_exit(void);
 
 #endif /* ROX_NET_INTERNAL_H */

@@ -69,6 +69,7 @@ void rox_local_pkt(struct rox_burst *b, u32 first, u32 count, struct rox_pkt *pk
 	pkt->npkts = count;
 	pkt->burst = b;
 	pkt->skb = NULL;
+	pkt->payload = NULL;
 	pkt->payload_off = first * b->mtu;
 	pkt->payload_len = ends ? b->len - pkt->payload_off : count * b->mtu;
 }
@@ -244,6 +245,9 @@ static int hand_over(struct rox_qp *qp, struct rox_burst *b, bool request)
 		rox_iter_return(b->src, cur, off);
 	b->read = 0;
 	b->again = false;
+	/* The peer may invalidate it before this run ends. */
+	if (request)
+		rox_mr_release(&b->qp->send.kept.dst);
 	return leave_copy(qp, b, request);
 }
 
@@ -256,17 +260,21 @@ int rox_loopback_xmit(struct rox_burst *b)
 		.pkey = b->pkey,
 		.dqpn = b->dqpn,
 	};
-	struct rox_qp *qp = rox_qp_get(b->path->dev, b->dqpn);
+	bool keeps = run.request && rox_qp_is_connected(b->qp);
+	struct rox_qp *qp;
 	bool addressed;
 	int err = 0;
 
+	/* All requests of a connected QP have the same destination. */
+	qp = keeps ? rox_send_peer(b->qp) : rox_qp_get(b->path->dev, b->dqpn);
 	if (!qp)
 		return -ENOLINK;
 	addressed = !rox_qp_is_connected(qp) ||
 		    rox_qp_is_peer(qp, &b->path->saddr, &b->path->daddr);
 	if (rox_may_accept(qp, &run, addressed))
 		err = hand_over(qp, b, run.request);
-	rox_qp_put(qp);
+	if (!keeps)
+		rox_qp_put(qp);
 	if (!err)
 		skip_to(b, b->len);
 	return err;

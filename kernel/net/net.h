@@ -118,6 +118,7 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  * @ext: extended headers; the opcodes say which packet has which of them
  * @solicited: SE bit on the last packet
  * @ackreq: A bit on the last packet
+ * @more: carrier without a wire: the sender's run goes on, one ACK at its end will do
  * @again: carrier without a wire: the QP at the other end could not take it now
  * @read: likewise: bytes of the payload that have been read
  * @err: likewise: reading the payload has failed with this
@@ -138,6 +139,7 @@ struct rox_burst {
 	u8 op_last;
 	bool solicited;
 	bool ackreq;
+	bool more;
 	bool again;
 	u32 read;
 	int err;
@@ -172,6 +174,7 @@ int rox_xmit(struct rox_burst *burst);
  * @skb: the frame that holds it; NULL if the payload is still the sender's
  * @payload_off: offset of the payload from skb->data, or in the sender's burst
  * @payload_len: payload bytes without pad and ICRC
+ * @payload: the payload, if it came over the wire and is in one piece; else NULL
  *
  * Consecutive packets of a burst that came without a wire are one: with the
  * opcode that their message would have if so much fitted into a packet.
@@ -185,6 +188,7 @@ struct rox_pkt {
 	struct sk_buff *skb;
 	u32 payload_off;
 	u32 payload_len;
+	const u8 *payload;
 };
 
 /**
@@ -220,6 +224,11 @@ static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
  * @left: bytes of UDP payload left
  * @seg: UDP payload bytes of each packet but the last (gso_size), or all
  * @index: number of the next packet in the frame
+ * @piece: the piece of the frame that was looked at last
+ * @piece_off: offset of its first byte
+ * @piece_end: offset of the byte behind it
+ * @piece_page: the page that it lies in
+ * @page: the page that the next packet lies in; NULL if in none, or not in one piece
  */
 struct rox_rx {
 	struct sk_buff *skb;
@@ -230,6 +239,11 @@ struct rox_rx {
 	u32 left;
 	u32 seg;
 	u32 index;
+	const u8 *piece;
+	u32 piece_off;
+	u32 piece_end;
+	const struct page *piece_page;
+	const struct page *page;
 };
 
 /* @skb: as handed to rox_transport_rx(), with its struct rox_skb_cb. */

@@ -246,9 +246,11 @@ int rox_net_init(void)
 {
 	int err = register_pernet_subsys(&rox_pernet_ops);
 
-	if (!err)
-		rox_crc32_init();
-	return err;
+	if (err)
+		return err;
+	rox_crc32_init();
+	rox_frame_init();
+	return 0;
 }
 
 void rox_net_exit(void)

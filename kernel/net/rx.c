@@ -6,12 +6,17 @@
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/module.h>
 #include <linux/udp.h>
 #include <rdma/ib_pack.h>
 
 #include "internal.h"
 #include "../observe/observe.h"
 #include "../verbs/mr.h"
+
+static bool recheck;
+module_param(recheck, bool, 0644);
+MODULE_PARM_DESC(recheck, "Compute the ICRC also of packets that are still where a sender of this machine wrote them (default: N)");
 
 /**
  * walk() - calls a function for each contiguous piece of a frame
@@ -88,45 +93,95 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 	len = skb->len - rx->off;
 	rx->seg = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len;
 	rx->index = cb->first;
+	rx->piece_end = 0;
 	rx->off += cb->first * rx->seg;
 	rx->left = min(len - cb->first * rx->seg, cb->count * rx->seg);
 }
 
-/* CRC of the packet at rx->off, if its IPv4 ID is @id_off more than the first one's. */
-static u32 expected_icrc(const struct rox_rx *rx, u32 len, const u8 *bth, u32 id_off)
+/* Makes the page fragment that @off is in the piece that is looked at; false: none we can read. */
+static bool enter_frag(struct rox_rx *rx, u32 off)
+{
+	const struct skb_shared_info *info = skb_shinfo(rx->skb);
+	u32 begin = skb_headlen(rx->skb);
+	int i;
+
+	for (i = 0; i < info->nr_frags; i++) {
+		u32 end = begin + skb_frag_size(&info->frags[i]);
+
+		if (off >= begin && off < end) {
+			rx->piece_page = skb_frag_page(&info->frags[i]);
+			rx->piece = skb_frag_address_safe(&info->frags[i]);
+			rx->piece_off = begin;
+			rx->piece_end = rx->piece ? end : 0;
+			return rx->piece;
+		}
+		begin = end;
+	}
+	return false;
+}
+
+/* The packet at rx->off, NULL unless it is in one piece. */
+static const u8 *whole_packet(struct rox_rx *rx, u32 len)
+{
+	rx->page = NULL;
+	if (rx->off + len <= skb_headlen(rx->skb))
+		return rx->skb->data + rx->off;
+	if ((rx->off < rx->piece_off || rx->off >= rx->piece_end) && !enter_frag(rx, rx->off))
+		return NULL;
+	if (rx->off + len > rx->piece_end)
+		return NULL;
+	rx->page = rx->piece_page;
+	return rx->piece + (rx->off - rx->piece_off);
+}
+
+/* CRC of the headers of the packet at rx->off. Its IPv4 ID is @id_off more than the first one's. */
+static u32 icrc_begin(const struct rox_rx *rx, u32 len, const u8 *bth, u32 id_off)
 {
 	struct udphdr udp = *(const struct udphdr *)(rx->skb->data + rx->l4_off);
-	u32 crc;
+	struct ipv6hdr ip6;
+	struct iphdr ip;
 
 	udp.len = htons(sizeof(udp) + len);
 	if (rx->v6) {
-		struct ipv6hdr ip = *ipv6_hdr(rx->skb);
-
-		ip.payload_len = udp.len;
-		crc = rox_icrc_begin_v6(&ip, &udp, bth);
-	} else {
-		struct iphdr ip = *ip_hdr(rx->skb);
-
-		ip.tot_len = htons(sizeof(ip) + sizeof(udp) + len);
-		ip.id = htons((u16)(ntohs(ip.id) + id_off));
-		crc = rox_icrc_begin_v4(&ip, &udp, bth);
+		ip6 = *ipv6_hdr(rx->skb);
+		ip6.payload_len = udp.len;
+		return rox_icrc_begin_v6(&ip6, &udp, bth);
 	}
-	walk(rx->skb, rx->off + ROX_BTH_LEN, len - ROX_BTH_LEN - ROX_ICRC_LEN, crc_chunk, &crc);
-	return crc;
+	ip = *ip_hdr(rx->skb);
+	ip.tot_len = htons(sizeof(ip) + sizeof(udp) + len);
+	ip.id = htons((u16)(ntohs(ip.id) + id_off));
+	return rox_icrc_begin_v4(&ip, &udp, bth);
 }
 
-static bool icrc_ok(struct rox_rx *rx, u32 len, const u8 *bth)
+/*
+ * Is the ICRC right, with this IPv4 ID? @whole: the packet, if it is in one piece. Then its
+ * payload need not be read if it has never left the memory that its sender wrote.
+ */
+static bool icrc_fits(const struct rox_rx *rx, u32 len, const u8 *whole, const u8 *bth, u32 id_off)
 {
+	u32 crc = icrc_begin(rx, len, bth, id_off);
+	u32 rest = len - ROX_BTH_LEN - ROX_ICRC_LEN;
 	__le32 icrc;
 
-	if (skb_copy_bits(rx->skb, rx->off + len - ROX_ICRC_LEN, &icrc, sizeof(icrc)))
-		return false;
-	if (icrc == rox_icrc_end(expected_icrc(rx, len, bth, rx->fixed_id ? 0 : rx->index)))
+	if (unlikely(!whole)) {
+		if (skb_copy_bits(rx->skb, rx->off + len - ROX_ICRC_LEN, &icrc, sizeof(icrc)))
+			return false;
+		walk(rx->skb, rx->off + ROX_BTH_LEN, rest, crc_chunk, &crc);
+		return icrc == rox_icrc_end(crc);
+	}
+	if (rx->page && !READ_ONCE(recheck) && rox_frame_signed(rx->page, whole, crc))
+		return true;
+	memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
+	return icrc == rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN, rest));
+}
+
+static bool icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole, const u8 *bth)
+{
+	if (icrc_fits(rx, len, whole, bth, rx->fixed_id ? 0 : rx->index))
 		return true;
 
 	/* GRO puts packets together as well if all have the same ID, and does not say so. */
-	if (!rx->index || rx->v6 || rx->fixed_id ||
-	    icrc != rox_icrc_end(expected_icrc(rx, len, bth, 0)))
+	if (!rx->index || rx->v6 || rx->fixed_id || !icrc_fits(rx, len, whole, bth, 0))
 		return false;
 	rx->fixed_id = true;
 	return true;
@@ -136,14 +191,17 @@ static bool icrc_ok(struct rox_rx *rx, u32 len, const u8 *bth)
  * Takes apart the packet at rx->off, @len bytes of UDP payload. Nothing is read
  * that the packet does not have.
  */
-static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, u8 *bth)
+static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, const u8 *whole, u8 *bth)
 {
 	u8 buf[ROX_EXT_MAX];
 	const u8 *ext;
 	u32 hdrs;
 
-	if (len < ROX_BTH_LEN + ROX_ICRC_LEN || len % 4 ||
-	    skb_copy_bits(rx->skb, rx->off, bth, ROX_BTH_LEN))
+	if (len < ROX_BTH_LEN + ROX_ICRC_LEN || len % 4)
+		return false;
+	if (likely(whole))
+		memcpy(bth, whole, ROX_BTH_LEN);
+	else if (skb_copy_bits(rx->skb, rx->off, bth, ROX_BTH_LEN))
 		return false;
 	rox_bth_parse(&pkt->bth, bth);
 	pkt->info = &rox_opcodes[pkt->bth.opcode];
@@ -157,11 +215,13 @@ static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, u8 *bth)
 	pkt->burst = NULL;
 	pkt->skb = rx->skb;
 	pkt->payload_off = rx->off + hdrs;
+	pkt->payload = whole ? whole + hdrs : NULL;
 	pkt->payload_len = len - hdrs - pkt->bth.pad - ROX_ICRC_LEN;
 	if ((pkt->payload_len || pkt->bth.pad) && !(pkt->info->flags & ROX_OP_PAYLOAD))
 		return false;
 
-	ext = skb_header_pointer(rx->skb, rx->off + ROX_BTH_LEN, pkt->info->ext_len, buf);
+	ext = whole ? whole + ROX_BTH_LEN :
+		      skb_header_pointer(rx->skb, rx->off + ROX_BTH_LEN, pkt->info->ext_len, buf);
 	if (!ext)
 		return false;
 	rox_ext_parse(&pkt->ext, pkt->bth.opcode, ext);
@@ -190,11 +250,12 @@ static bool next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
 
 	while (rx->left && !found) {
 		u32 len = min(rx->seg, rx->left);
+		const u8 *whole = whole_packet(rx, len);
 		u8 bth[ROX_BTH_LEN];
 
-		if (!parse(rx, pkt, len, bth))
+		if (!parse(rx, pkt, len, whole, bth))
 			rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
-		else if (!icrc_ok(rx, len, bth))
+		else if (!icrc_ok(rx, len, whole, bth))
 			rox_qp_count(qp, ROX_CNT_RX_ICRC);
 		else
 			found = true;
@@ -320,6 +381,8 @@ int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 l
 		return -EINVAL;
 	if (!pkt->skb)
 		return rox_local_copy(pkt, off, dst, len);
+	if (likely(pkt->payload))
+		return rox_iter_write(dst, pkt->payload + off, len);
 	return walk(pkt->skb, pkt->payload_off + off, len, copy_chunk, dst);
 }
 
@@ -329,6 +392,10 @@ int rox_pkt_read(const struct rox_pkt *pkt, void *dst, u32 len)
 		return -EINVAL;
 	if (!pkt->skb)
 		return rox_local_read(pkt, dst, len);
+	if (likely(pkt->payload)) {
+		memcpy(dst, pkt->payload, len);
+		return 0;
+	}
 	return skb_copy_bits(pkt->skb, pkt->payload_off, dst, len);
 }
 

@@ -210,15 +210,17 @@ static u32 icrc_begin(const struct tx *tx, struct group *g, u32 i, u32 len, cons
 	return rox_icrc_begin_v4(&g->ip.v4, &g->udp, bth);
 }
 
-/* Copies the next bytes of the payload to @dst. */
-static int copy_payload(struct tx *tx, u8 *dst, u32 len, u32 *crc)
+/*
+ * Copies the next bytes of the payload to @dst. The program may change its buffer at
+ * any time: what counts, also for the ICRC, is the copy.
+ */
+static int copy_payload(struct tx *tx, u8 *dst, u32 len)
 {
 	struct rox_burst *b = tx->b;
 
 	if (b->inl) {
 		memcpy(dst, b->inl + tx->read, len);
 		tx->read += len;
-		*crc = rox_icrc_update(*crc, dst, len);
 		return 0;
 	}
 	while (len) {
@@ -227,9 +229,7 @@ static int copy_payload(struct tx *tx, u8 *dst, u32 len, u32 *crc)
 
 		if (n <= 0)
 			return n ? (int)n : -EMSGSIZE;
-		/* The program may change its buffer at any time: what counts is the copy. */
 		memcpy(dst, src, n);
-		*crc = rox_icrc_update(*crc, dst, n);
 		tx->read += n;
 		dst += n;
 		len -= n;
@@ -247,10 +247,51 @@ static int put_payload(struct tx *tx, struct rox_frame *frame, u32 len, u32 *crc
 
 		if (!dst)
 			return LOST;
-		err = copy_payload(tx, dst, n, crc);
+		err = copy_payload(tx, dst, n);
+		*crc = rox_icrc_update(*crc, dst, n);
 		len -= n;
 	}
 	return err;
+}
+
+/*
+ * Writes a packet to @p: headers @buf, of @hdrs bytes, payload, pad, ICRC. @crc is that of
+ * what comes before the extended headers.
+ */
+static int write_packet(struct tx *tx, u8 *p, const u8 *buf, u32 hdrs, u32 len, u32 pad, u32 crc)
+{
+	__le32 icrc;
+	int err;
+
+	memcpy(p, buf, hdrs);
+	err = copy_payload(tx, p + hdrs, len);
+	if (err)
+		return err;
+	len += hdrs;
+	while (pad--)
+		p[len++] = 0;
+	icrc = rox_icrc_end(rox_icrc_update(crc, p + ROX_BTH_LEN, len - ROX_BTH_LEN));
+	memcpy(p + len, &icrc, sizeof(icrc));
+	return 0;
+}
+
+/* The same, where no piece of memory takes all of it. */
+static int put_pieces(struct tx *tx, struct rox_frame *frame, const u8 *buf, u32 hdrs, u32 len,
+		      u32 pad, u32 crc)
+{
+	u8 tail[3 + ROX_ICRC_LEN] = {};
+	__le32 icrc;
+	int err;
+
+	crc = rox_icrc_update(crc, buf + ROX_BTH_LEN, hdrs - ROX_BTH_LEN);
+	if (rox_frame_put(frame, buf, hdrs))
+		return LOST;
+	err = put_payload(tx, frame, len, &crc);
+	if (err)
+		return err;
+	icrc = rox_icrc_end(rox_icrc_update(crc, tail, pad));
+	memcpy(tail + pad, &icrc, sizeof(icrc));
+	return rox_frame_put(frame, tail, pad + sizeof(icrc)) ? LOST : 0;
 }
 
 /* Appends packet @i of the burst to the group's frame. */
@@ -270,25 +311,22 @@ static int put_packet(struct tx *tx, struct group *g, u32 i)
 		.dqpn = b->dqpn,
 		.psn = rox_psn_add(b->psn, i),
 	};
-	u8 tail[3 + ROX_ICRC_LEN] = {};
-	__le32 icrc;
+	u32 total = packet_len(tx, i);
+	u32 hdrs = ROX_BTH_LEN + ext->len;
 	u32 crc;
 	int err;
+	u8 *p;
 
 	rox_bth_pack(buf, &bth);
 	memcpy(buf + ROX_BTH_LEN, ext->bytes, ext->len);
-	crc = icrc_begin(tx, g, i - g->first, packet_len(tx, i), buf);
-	crc = rox_icrc_update(crc, buf + ROX_BTH_LEN, ext->len);
-
-	if (rox_frame_put(&g->frame, buf, ROX_BTH_LEN + ext->len))
-		return LOST;
-	err = put_payload(tx, &g->frame, len, &crc);
-	if (err)
-		return err;
-
-	icrc = rox_icrc_end(rox_icrc_update(crc, tail, bth.pad));
-	memcpy(tail + bth.pad, &icrc, sizeof(icrc));
-	return rox_frame_put(&g->frame, tail, bth.pad + sizeof(icrc)) ? LOST : 0;
+	crc = icrc_begin(tx, g, i - g->first, total, buf);
+	p = rox_frame_whole(&g->frame, total);
+	if (unlikely(!p))
+		return put_pieces(tx, &g->frame, buf, hdrs, len, bth.pad, crc);
+	err = write_packet(tx, p, buf, hdrs, len, bth.pad, crc);
+	if (!err)
+		rox_frame_sign(&g->frame, p, crc);
+	return err;
 }
 
 /* Puts IP and UDP headers before the packets. The checksum is left to the netdev. */
@@ -407,33 +445,38 @@ static struct dst_entry *route_of(const struct rox_path *path, const struct rox_
 	return rox_path_route((struct rox_path *)path, rn->net);
 }
 
-static void account(const struct tx *tx)
+static void account(const struct rox_burst *b, u32 pkts, u32 bytes)
 {
-	struct rox_burst *b = tx->b;
-
 	rox_qp_count(b->qp, ROX_CNT_TX_BURSTS);
-	rox_qp_count_add(b->qp, ROX_CNT_TX_PKTS, tx->sent);
-	rox_qp_count_add(b->qp, ROX_CNT_TX_BYTES, tx->sent_bytes);
-	if (tx->drops)
-		rox_qp_count_add(b->qp, ROX_CNT_TX_DROP, tx->drops);
+	rox_qp_count_add(b->qp, ROX_CNT_TX_PKTS, pkts);
+	rox_qp_count_add(b->qp, ROX_CNT_TX_BYTES, bytes);
 	trace_rox_packet_out(b->qp->ibqp.qp_num, b->dqpn, b->op_first, b->psn, b->npkts,
 			     b->len);
 }
 
-static int wire_xmit(struct tx *tx, const struct rox_net *rn)
+/* Under RCU. */
+static noinline int wire_xmit(struct rox_burst *b, const struct rox_net *rn)
 {
+	struct tx tx = {
+		.b = b,
+		.ip_len = b->path->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr),
+	};
 	int err = LOST;
 
 	/* A QP whose P_Key was taken away is in no partition. */
-	tx->dst = likely(rox_pkey_valid(tx->b->pkey)) ? route_of(tx->b->path, rn) :
-							ERR_PTR(-EACCES);
-	if (!IS_ERR(tx->dst)) {
-		tx->net = rn->net;
-		pack_all_ext(tx);
-		err = send_all(tx);
-		dst_release(tx->dst);
+	tx.dst = likely(rox_pkey_valid(b->pkey)) ? route_of(b->path, rn) : ERR_PTR(-EACCES);
+	if (!IS_ERR(tx.dst)) {
+		tx.net = rn->net;
+		pack_all_ext(&tx);
+		err = send_all(&tx);
+		dst_release(tx.dst);
 	}
-	return err == LOST ? lose_rest(tx) : err;
+	if (err == LOST)
+		err = lose_rest(&tx);
+	account(b, tx.sent, tx.sent_bytes);
+	if (tx.drops)
+		rox_qp_count_add(b->qp, ROX_CNT_TX_DROP, tx.drops);
+	return err;
 }
 
 /* Is there a way around the wire? */
@@ -448,25 +491,17 @@ static bool may_loop_back(const struct rox_burst *b, const struct rox_net *rn)
 
 int rox_xmit(struct rox_burst *burst)
 {
-	struct rox_path *path = burst->path;
 	struct rox_net *rn;
-	struct tx tx = {
-		.b = burst,
-		.ip_len = path->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr),
-	};
 	int err = -ENOLINK;
 
 	rcu_read_lock();
-	rn = READ_ONCE(path->dev->net);
-	if (may_loop_back(burst, rn)) {
+	rn = READ_ONCE(burst->path->dev->net);
+	if (may_loop_back(burst, rn))
 		err = rox_loopback_xmit(burst);
-		tx.sent = err ? 0 : burst->npkts;
-		tx.sent_bytes = err ? 0 : burst->len;
-	}
 	if (err == -ENOLINK)
-		err = wire_xmit(&tx, rn);
+		err = wire_xmit(burst, rn);
+	else
+		account(burst, err ? 0 : burst->npkts, err ? 0 : burst->len);
 	rcu_read_unlock();
-
-	account(&tx);
 	return err;
 }

@@ -6,6 +6,7 @@
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
+#include "../compat/compat.h"
 #include "ring.h"
 
 /**
@@ -13,7 +14,8 @@
  * @mem: filled
  * @size: bytes, rounded up to whole pages
  *
- * May sleep. Return: 0 or -ENOMEM.
+ * May sleep. The memory is charged to the calling process's cgroup.
+ * Return: 0 or -ENOMEM.
  */
 int rox_ring_mem_alloc(struct rox_ring_mem *mem, size_t size)
 {
@@ -21,7 +23,7 @@ int rox_ring_mem_alloc(struct rox_ring_mem *mem, size_t size)
 	/* What cannot succeed is not tried: no OOM killer for a program's big number. */
 	if (!size || size >> PAGE_SHIFT > totalram_pages() / 2)
 		return -ENOMEM;
-	mem->base = vmalloc_user(size);
+	mem->base = __vmalloc(size, ROX_GFP_USER | __GFP_ZERO);
 	if (!mem->base)
 		return -ENOMEM;
 	mem->size = size;
@@ -37,6 +39,32 @@ void rox_ring_mem_free(struct rox_ring_mem *mem)
 	vfree(mem->base);
 	mem->base = NULL;
 	mem->size = 0;
+}
+
+/**
+ * rox_ring_mem_map() - maps the memory into a process
+ * @mem: memory
+ * @vma: an area of its size that is being mapped, shared
+ *
+ * The pages live as long as the mapping, or until rox_ring_mem_free() if that is later.
+ * Return: 0, -EINVAL if the area is larger, -ENOMEM.
+ */
+int rox_ring_mem_map(const struct rox_ring_mem *mem, struct vm_area_struct *vma)
+{
+	unsigned long addr;
+	void *page = mem->base;
+	int err;
+
+	if (vma->vm_end - vma->vm_start > mem->size)
+		return -EINVAL;
+	for (addr = vma->vm_start; addr < vma->vm_end; addr += PAGE_SIZE) {
+		err = vm_insert_page(vma, addr, vmalloc_to_page(page));
+		if (err)
+			return err;
+		page += PAGE_SIZE;
+	}
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	return 0;
 }
 
 /**

@@ -9,11 +9,20 @@
 
 #include <linux/types.h>
 #include <linux/errno.h>
+#include <linux/gfp.h>
 #include <linux/minmax.h>
 #include <rdma/rox-abi.h>
 
+struct vm_area_struct;
+
+/*
+ * For what a process asks for: charged to its cgroup, and at the cgroup's limit it gets
+ * ENOMEM instead of the OOM killer.
+ */
+#define ROX_GFP_USER (GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
 /**
- * struct rox_ring_mem - vmalloc_user() memory that holds one or more rings
+ * struct rox_ring_mem - vmalloc() memory that holds one or more rings
  * @base: kernel address, page aligned, zeroed at first
  * @size: bytes, a multiple of the page size
  */
@@ -43,6 +52,7 @@ struct rox_ring {
 
 int rox_ring_mem_alloc(struct rox_ring_mem *mem, size_t size);
 void rox_ring_mem_free(struct rox_ring_mem *mem);
+int rox_ring_mem_map(const struct rox_ring_mem *mem, struct vm_area_struct *vma);
 
 /* Where rings lie in one mapping; adding them one after the other gives its size. */
 struct rox_ring_layout {

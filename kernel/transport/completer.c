@@ -231,10 +231,22 @@ static void rox_comp_no_place(struct rox_qp *qp, const struct rox_pkt *pkt, int 
 		rox_fail_tail(qp, IB_WC_LOC_PROT_ERR);
 }
 
+/*
+ * Can its opcode be there? @begins, @ends: is it at the beginning, at the end of a piece that was
+ * asked for? A FIRST may be anywhere: the rest of a piece may have been asked for again.
+ */
+static bool rox_read_opcode_ok(const struct rox_pkt *pkt, bool begins, bool ends)
+{
+	if (!!(pkt->info->flags & ROX_OP_LAST) != ends)
+		return false;
+	return pkt->info->flags & ROX_OP_FIRST || !begins;
+}
+
 static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_swqe *wqe = rox_comp_expect(qp, pkt, rox_wqe_is_read_or_write);
-	u32 pos, offset, len, psn = pkt->bth.psn;
+	u32 pos, offset, len, in_piece, psn = pkt->bth.psn;
+	bool ends;
 	int err;
 
 	if (!wqe)
@@ -247,7 +259,10 @@ static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_credits(qp, pkt);
 	pos = (psn - wqe->first_psn) & ROX_PSN_MASK;
 	offset = pos * qp->mtu;
-	if (pkt->npkts > wqe->npkts - pos) {
+	/* A power of two, as the MTU is one. */
+	in_piece = rox_read_chunk_pkts(qp) - 1;
+	ends = pos + pkt->npkts == wqe->npkts || !((pos + pkt->npkts) & in_piece);
+	if (pkt->npkts > wqe->npkts - pos || !rox_read_opcode_ok(pkt, !(pos & in_piece), ends)) {
 		rox_fail_tail(qp, IB_WC_BAD_RESP_ERR);
 		return;
 	}
@@ -266,7 +281,7 @@ static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	qp->send.iter_off += len;
 	pos += pkt->npkts;
 	psn = rox_psn_add(psn, pkt->npkts - 1);
-	if (pos == wqe->npkts || !(pos % rox_read_chunk_pkts(qp)))
+	if (ends)
 		rox_rd_atomic_done(qp, psn);
 	rox_acked_to(qp, rox_psn_add(psn, 1));
 	if (pos == wqe->npkts)

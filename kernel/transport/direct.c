@@ -36,13 +36,12 @@ static bool rox_mail_put(struct rox_qp *qp, u32 psn, u32 msn, u8 syndrome)
 		if (unlikely(rox_mail_is_nak(old) && !rox_mail_is_nak(mail)))
 			return true;
 	} while (!atomic64_try_cmpxchg(&qp->send.mail, &old, mail));
-	rox_side_kick(&qp->send.side, ROX_WORK_RUN);
 	return true;
 }
 
 /*
- * Acknowledges to the QP that is sending right now, which has just been found to be
- * the peer: it looks into its mail itself.
+ * Acknowledges to the QP that is sending right now, in this context, which has just
+ * been found to be the peer: it looks into its mail itself before its run ends.
  */
 static void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender)
 {
@@ -63,18 +62,17 @@ static void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender)
 			     qp->service | IB_OPCODE_ACKNOWLEDGE, psn, 1, 0);
 }
 
-bool rox_mail_take(struct rox_qp *qp)
+bool rox_mail_read(struct rox_qp *qp)
 {
 	struct rox_pkt pkt = {
 		.bth.dqpn = qp->ibqp.qp_num,
 		.bth.opcode = qp->service | IB_OPCODE_ACKNOWLEDGE,
 		.npkts = 1,
 	};
-	u64 mail;
+	u64 mail = atomic64_xchg(&qp->send.mail, 0);
 
-	if (likely(!atomic64_read(&qp->send.mail)))
+	if (unlikely(!mail))
 		return false;
-	mail = atomic64_xchg(&qp->send.mail, 0);
 	pkt.info = &rox_opcodes[pkt.bth.opcode];
 	pkt.bth.psn = mail & ROX_PSN_MASK;
 	pkt.ext.aeth.msn = mail >> ROX_MAIL_MSN_SHIFT & ROX_PSN_MASK;
@@ -82,6 +80,37 @@ bool rox_mail_take(struct rox_qp *qp)
 	if (rox_can_send(qp))
 		rox_comp_packet(qp, &pkt);
 	return true;
+}
+
+/* ---- the other end ---- */
+
+struct rox_qp *rox_send_peer(struct rox_qp *qp)
+{
+	struct rox_kept *kept = &qp->send.kept;
+
+	if (!kept->peer)
+		kept->peer = rox_qp_get(qp->dev, qp->attr.dest_qp_num);
+	return kept->peer;
+}
+
+void rox_kept_release_mrs(struct rox_qp *qp)
+{
+	rox_mr_release(&qp->send.kept.src);
+	rox_mr_release(&qp->send.kept.dst);
+}
+
+void rox_kept_release(struct rox_qp *qp)
+{
+	struct rox_kept *kept = &qp->send.kept;
+
+	rox_kept_release_mrs(qp);
+	if (kept->peer) {
+		/* What was to follow has not: the peer acknowledges by itself. */
+		if (unlikely(kept->unanswered))
+			rox_side_kick(&kept->peer->recv.side, ROX_WORK_RUN);
+		rox_qp_put(kept->peer);
+	}
+	*kept = (struct rox_kept) {};
 }
 
 /* ---- both sides ---- */
@@ -97,7 +126,8 @@ static bool rox_recv_direct(struct rox_qp *qp, const struct rox_pkt *pkt)
 		return true;
 	rox_recv_packet(qp, pkt);
 	rox_recv_iter_end(qp);
-	if (recv->ack_due && rox_can_receive(qp))
+	/* Where the sender goes on, it sees to it that the last one is answered. */
+	if (recv->ack_due && !pkt->burst->more && rox_can_receive(qp))
 		rox_ack_direct(qp, pkt->burst->qp);
 	if (recv->read.active)
 		set_bit(ilog2(ROX_WORK_RUN), &recv->side.pending);
@@ -113,6 +143,7 @@ static bool rox_comp_direct(struct rox_qp *qp, const struct rox_pkt *pkt)
 		return true;
 	rox_comp_packet(qp, pkt);
 	rox_send_iter_end(qp);
+	rox_kept_release_mrs(qp);
 	/* There may be more to send now. */
 	set_bit(ilog2(ROX_WORK_RUN), &qp->send.side.pending);
 	return !pkt->burst->err;
@@ -142,6 +173,8 @@ bool rox_transport_direct(struct rox_qp *qp, const struct rox_pkt *pkt, bool req
 	} else if (!request && pkt->info->kind == ROX_KIND_ACK) {
 		taken = rox_mail_put(qp, pkt->bth.psn, pkt->ext.aeth.msn,
 				     pkt->ext.aeth.syndrome);
+		if (taken)
+			rox_side_kick(side, ROX_WORK_RUN);
 	}
 	return taken;
 }

@@ -15,8 +15,11 @@
 #define ROX_RUN_BURSTS		16
 /* Received frames that one run takes. */
 #define ROX_RUN_FRAMES		64
-/* Frames that wait for a side that is busy; more are lost. */
+/* Receives or sends that one run flushes. */
+#define ROX_RUN_FLUSHES		1024
+/* Frames, and bytes of memory in them, that wait for a side that is busy; more are lost. */
 #define ROX_MAX_RXQ		4096
+#define ROX_MAX_RXQ_BYTES	SZ_16M
 /* Bytes in flight per RC QP, and the least number of packets. */
 #define ROX_WINDOW_BYTES	(512U * 1024)
 #define ROX_WINDOW_MIN_PKTS	64U
@@ -74,16 +77,32 @@ void rox_side_init(struct rox_side *side, struct rox_qp *qp,
 /* Announces @work and runs the side unless somebody does. No lock, bottom halves disabled. */
 void rox_side_kick(struct rox_side *side, unsigned long work);
 
+/* Whoever runs the side next will find @work to do. Then somebody must try to run it. */
+void rox_side_announce(struct rox_side *side, unsigned long work);
+/* Runs the side, and lets softirqs in after it. Return: true if there is more to do. */
+bool rox_side_turn(struct rox_side *side);
+/* Any context: what there is to do is done, or left to a worker. */
+void rox_side_doorbell(struct rox_side *side);
+
 /*
  * A side for packets that are not in its queue: true if it was at rest. What is announced
  * until it is released is done later.
  */
 bool rox_side_try(struct rox_side *side);
 void rox_side_release(struct rox_side *side);
+struct sk_buff *rox_side_next_frame(struct rox_side *side);
+void rox_side_purge(struct rox_side *side);
 
 /* Process context: keeps the data path out, lets it in again (and runs what was announced). */
 void rox_side_lock(struct rox_side *side);
 void rox_side_unlock(struct rox_side *side);
+
+/* engine.c */
+void rox_engine_init(struct rox_qp *qp);
+/* The program has rung the doorbell of the send queue. Any context. */
+void rox_engine_rung(struct rox_qp *qp);
+/* Process context, sleeps; the QP is in RESET for good and its doorbell is not rung any more. */
+void rox_engine_stop(struct rox_qp *qp);
 
 /* fault.c */
 /* Bytes that are faulted in at once, if the work request names so many. */
@@ -181,8 +200,18 @@ void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
 void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
 
 /* direct.c */
+bool rox_mail_read(struct rox_qp *qp);
+
 /* Looks at the acknowledge that has come without a wire, if there is one. */
-bool rox_mail_take(struct rox_qp *qp);
+static inline bool rox_mail_take(struct rox_qp *qp)
+{
+	return unlikely(atomic64_read(&qp->send.mail)) && rox_mail_read(qp);
+}
+
+/* A run of the send side lets go of MRs that it has kept, which must not look busy. */
+void rox_kept_release_mrs(struct rox_qp *qp);
+/* At its end: of all that it has kept. */
+void rox_kept_release(struct rox_qp *qp);
 
 /* local.c */
 /* Carries out the operation on keys that is next. Return: false if it has to wait, or failed. */

@@ -36,6 +36,7 @@ bool rox_local_run(struct rox_qp *qp, struct rox_swqe *wqe)
 			return false;
 		/* Our own place in an MR must not keep it busy. */
 		rox_send_iter_end(qp);
+		rox_kept_release_mrs(qp);
 		err = rox_local_execute(qp, wqe);
 		if (err == -EBUSY) {
 			set_bit(ilog2(ROX_WORK_RUN), &send->side.pending);

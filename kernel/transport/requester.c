@@ -25,6 +25,7 @@ struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 inde
 	rox_send_iter_end(qp);
 	rox_iter_init(&send->iter, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge,
 		      rox_wqe_fetches(wqe) ? IB_ACCESS_LOCAL_WRITE : 0, qp->user);
+	send->iter.keep = &send->kept.src;
 	if (offset)
 		rox_iter_seek(&send->iter, offset);
 	send->iter_valid = true;
@@ -190,8 +191,19 @@ static void rox_burst_payload(struct rox_qp *qp, struct rox_swqe *wqe, u32 index
 		b->src = rox_send_iter(qp, wqe, index, offset);
 }
 
+/*
+ * Does something follow @b in this run? Only small messages ask: one ACK for all of
+ * them is a saving, and they are soon out.
+ */
+static bool rox_run_goes_on(const struct rox_qp *qp, const struct rox_swqe *wqe, int bursts)
+{
+	if (wqe->npkts > 1 || bursts <= 1 || rox_window_room(qp) <= 1)
+		return false;
+	return qp->send.cur + 1 != qp->sq.index || rox_ring_pending(&qp->sq) > 0;
+}
+
 /* SEND and WRITE: as many packets as burst and window take. */
-static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int bursts)
 {
 	u32 offset = wqe->sent * qp->mtu;
 	struct rox_burst b;
@@ -203,12 +215,14 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 		b.npkts = min_t(u32, b.npkts, rox_window_room(qp));
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_is_rc(qp);
+	b.more = b.ackreq && rox_run_goes_on(qp, wqe, bursts);
 	err = rox_send_pages(qp, wqe, index, offset, b.len);
 	if (err)
 		return err;
 	rox_burst_opcodes(qp, wqe, &b);
 	rox_burst_payload(qp, wqe, index, offset, &b);
 	err = rox_xmit(&b);
+	qp->send.kept.unanswered = b.more;
 	qp->send.iter_off += b.len;
 	if (err) {
 		rox_send_iter_end(qp);
@@ -333,7 +347,8 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	return rox_xmit_single(qp, wqe, index, &b);
 }
 
-static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+/* @bursts: so many may follow in this run, this one included */
+static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int bursts)
 {
 	if (rox_is_ud(qp))
 		return rox_xmit_datagram(qp, wqe, index);
@@ -343,7 +358,7 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 		return rox_xmit_atomic(qp, wqe, index);
 	if (unlikely(rox_wqe_is_atomic_write(wqe)))
 		return rox_xmit_atomic_write(qp, wqe, index);
-	return rox_xmit_message(qp, wqe, index);
+	return rox_xmit_message(qp, wqe, index, bursts);
 }
 
 /* ---- the loop ---- */
@@ -410,6 +425,8 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 		if (unlikely(rox_wqe_is_local(wqe)) && !wqe->status) {
 			if (!rox_local_run(qp, wqe))
 				break;
+			/* A program that posts as fast as they are done must not keep us here. */
+			bursts--;
 			continue;
 		}
 		if (!rox_may_send(qp, wqe)) {
@@ -419,7 +436,7 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 		}
 		/* No PSN is used for WQEs that failed; go on from this one's. */
 		send->psn = rox_wqe_psn(wqe);
-		err = rox_xmit_wqe(qp, wqe, send->cur);
+		err = rox_xmit_wqe(qp, wqe, send->cur, bursts);
 		if (unlikely(err)) {
 			if (rox_xmit_waits(qp, err))
 				break;
@@ -430,13 +447,15 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 		bursts--;
 	}
 	rox_send_iter_end(qp);
+	/* The answer to the last one: nobody else will look. */
+	rox_mail_take(qp);
 	return bursts;
 }
 
 /*
- * Does the engine sleep from now on? Not while an ACK or the timer will run it
- * again anyway: then a post needs no doorbell. Return: true if there is work
- * after all.
+ * Is the program to ring the doorbell from now on? Not while somebody watches the
+ * queue, or an ACK or the timer will run it again anyway. Return: true if there is
+ * work after all.
  */
 static bool rox_send_sleep(struct rox_qp *qp)
 {
@@ -446,6 +465,11 @@ static bool rox_send_sleep(struct rox_qp *qp)
 
 	if (!qp->sq.entries)
 		return false;
+	if (READ_ONCE(send->engine.watched) && rox_qp_state(qp) == IB_QPS_RTS) {
+		if (READ_ONCE(ctrl->flags))
+			WRITE_ONCE(ctrl->flags, 0);
+		return false;
+	}
 	if (send->cur != qp->sq.index && send->psn != send->una && send->deadline)
 		return false;
 	WRITE_ONCE(ctrl->flags, ROX_RING_NEED_WAKEUP);
@@ -466,7 +490,7 @@ static bool rox_send_frames(struct rox_qp *qp)
 
 	rox_mail_take(qp);
 	for (n = 0; n < ROX_RUN_FRAMES && rox_can_send(qp); n++) {
-		skb = skb_dequeue(&qp->send.side.rxq);
+		skb = rox_side_next_frame(&qp->send.side);
 		if (!skb)
 			break;
 		if (rox_is_rc(qp))
@@ -496,6 +520,17 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 	return more || !bursts;
 }
 
+static bool rox_send_work(struct rox_qp *qp, unsigned long work)
+{
+	if (rox_can_send(qp))
+		return rox_send_active(qp, work);
+	rox_side_purge(&qp->send.side);
+	if (rox_qp_state(qp) != IB_QPS_ERR && rox_qp_state(qp) != IB_QPS_SQE)
+		return false;
+	rox_send_flush(qp);
+	return rox_send_sleep(qp);
+}
+
 /*
  * rox_send_run() - the send side's work: frames, timer, new packets
  *
@@ -503,11 +538,8 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
  */
 bool rox_send_run(struct rox_qp *qp, unsigned long work)
 {
-	if (rox_can_send(qp))
-		return rox_send_active(qp, work);
-	skb_queue_purge(&qp->send.side.rxq);
-	if (rox_qp_state(qp) != IB_QPS_ERR && rox_qp_state(qp) != IB_QPS_SQE)
-		return false;
-	rox_send_flush(qp);
-	return rox_send_sleep(qp);
+	bool more = rox_send_work(qp, work);
+
+	rox_kept_release(qp);
+	return more;
 }

@@ -118,7 +118,7 @@ static void rox_recv_flush_srq(struct rox_qp *qp)
 /*
  * ERR: the WQE that is held, then the ring's, in order. RQ posts need a doorbell
  * from now on. WQEs of an SRQ stay there.
- * Return: true if the program has posted more meanwhile.
+ * Return: true if there are more, or the program has posted more meanwhile.
  */
 bool rox_recv_flush(struct rox_qp *qp)
 {
@@ -137,7 +137,7 @@ bool rox_recv_flush(struct rox_qp *qp)
 	WRITE_ONCE(qp->rq.ctrl->flags, ROX_RING_NEED_WAKEUP);
 	/* The flag before the look at the producer; the program does it the other way round. */
 	smp_mb();
-	for (n = rox_ring_pending(&qp->rq); n > 0; n--) {
+	for (n = min(rox_ring_pending(&qp->rq), ROX_RUN_FLUSHES); n > 0; n--) {
 		rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv);
 		rox_recv_complete(qp, IB_WC_WR_FLUSH_ERR, NULL, 0);
 	}
@@ -147,7 +147,7 @@ bool rox_recv_flush(struct rox_qp *qp)
 /* ---- payload ---- */
 
 /* The iterator over the rest of the target of the message under way. */
-static struct rox_iter *rox_recv_iter(struct rox_qp *qp)
+static struct rox_iter *rox_recv_iter(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	struct rox_iter *it = &recv->iter;
@@ -159,6 +159,9 @@ static struct rox_iter *rox_recv_iter(struct rox_qp *qp)
 	else
 		rox_iter_init(it, qp->dev, recv->pd, recv->recv->sge, recv->recv->num_sge,
 			      IB_ACCESS_LOCAL_WRITE, qp->user);
+	/* Without a wire the sender's run, in which this happens, may write there again. */
+	if (!pkt->skb)
+		it->keep = &pkt->burst->qp->send.kept.dst;
 	if (recv->received)
 		rox_iter_seek(it, recv->received);
 	recv->iter_valid = true;
@@ -171,7 +174,7 @@ int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt)
 
 	if (!pkt->payload_len)
 		return 0;
-	err = rox_pkt_copy(pkt, 0, rox_recv_iter(qp), pkt->payload_len);
+	err = rox_pkt_copy(pkt, 0, rox_recv_iter(qp, pkt), pkt->payload_len);
 	if (unlikely(err == -EAGAIN) && !rox_pkt_unread(pkt))
 		err = rox_fault_at(&qp->recv.side, &qp->recv.iter);
 	return err;
@@ -222,6 +225,8 @@ static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_
 	rox_recv_iter_end(qp);
 	if (pkt->burst && pkt->burst->src)
 		rox_iter_end(pkt->burst->src);
+	if (!pkt->skb)
+		rox_kept_release_mrs(pkt->burst->qp);
 	switch (rox_key_invalidate(qp, qp->recv.pd, pkt->ext.ieth_rkey)) {
 	case 0:
 		return ROX_V_OK;
@@ -283,7 +288,6 @@ enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
-	struct rox_mr *mr;
 
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE) ||
 	    pkt->ext.reth.len > ROX_MAX_MSG_SIZE)
@@ -294,17 +298,12 @@ static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt 
 	recv->write.lkey = pkt->ext.reth.rkey;
 	recv->left = pkt->ext.reth.len;
 	recv->received = 0;
-	if (recv->left) {
-		mr = rox_mr_get_remote(qp, recv->write.lkey, recv->write.addr, recv->left,
-				       IB_ACCESS_REMOTE_WRITE);
-		if (IS_ERR(mr))
-			return ROX_V_REM_ACCESS;
-		rox_iter_init_remote(&recv->iter, qp, &recv->write, IB_ACCESS_REMOTE_WRITE);
-		rox_iter_begin_on(&recv->iter, mr);
-		recv->iter_valid = true;
-	}
 	recv->kind = ROX_KIND_WRITE;
-	return ROX_V_OK;
+	if (!recv->left || rox_iter_begin(rox_recv_iter(qp, pkt)) >= 0)
+		return ROX_V_OK;
+	rox_recv_iter_end(qp);
+	recv->kind = ROX_KIND_NONE;
+	return ROX_V_REM_ACCESS;
 }
 
 static enum rox_verdict rox_write_check(struct rox_qp *qp, const struct rox_pkt *pkt)

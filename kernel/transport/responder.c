@@ -214,7 +214,7 @@ static bool rox_recv_next_frame(struct rox_qp *qp)
 
 	if (qp->recv.rx.skb)
 		return true;
-	skb = skb_dequeue(&qp->recv.side.rxq);
+	skb = rox_side_next_frame(&qp->recv.side);
 	if (!skb)
 		return false;
 	rox_rx_begin(&qp->recv.rx, skb);
@@ -226,7 +226,7 @@ void rox_recv_purge(struct rox_qp *qp)
 	qp->recv.holding = false;
 	kfree_skb(qp->recv.rx.skb);
 	qp->recv.rx.skb = NULL;
-	skb_queue_purge(&qp->recv.side.rxq);
+	rox_side_purge(&qp->recv.side);
 }
 
 /* READ responses under way, then frames. Return: true if the budget was used up. */

@@ -81,11 +81,11 @@ void rox_retire_failed(struct rox_qp *qp)
 		rox_qp_send_queue_error(qp);
 }
 
-/* WQEs that were never copied: only their wr_id counts. */
+/* WQEs that were never copied: only their wr_id counts. What is left is for the next run. */
 static void rox_send_flush_ring(struct rox_qp *qp)
 {
 	struct rox_send_wqe hdr;
-	int pending = rox_ring_pending(&qp->sq);
+	int pending = min(rox_ring_pending(&qp->sq), ROX_RUN_FLUSHES);
 
 	for (; pending > 0; pending--) {
 		rox_ring_copy(&qp->sq, 0, 0, &hdr, sizeof(hdr));

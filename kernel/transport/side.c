@@ -130,15 +130,14 @@ static void rox_side_run_later(void)
 	}
 }
 
-static void rox_side_announce(struct rox_side *side, unsigned long work)
+void rox_side_announce(struct rox_side *side, unsigned long work)
 {
 	set_bit(ilog2(work), &side->pending);
 	/* The bit before the attempt to get the lock. */
 	smp_mb__after_atomic();
 }
 
-/* Runs the side, and lets softirqs in after it. Return: true if there is more to do. */
-static bool rox_side_turn(struct rox_side *side)
+bool rox_side_turn(struct rox_side *side)
 {
 	bool more;
 
@@ -163,6 +162,7 @@ void rox_side_init(struct rox_side *side, struct rox_qp *qp,
 	side->busy = 0;
 	atomic_set(&side->parked, 0);
 	skb_queue_head_init(&side->rxq);
+	side->rxq_bytes = 0;
 	INIT_WORK(&side->work, rox_side_work);
 	side->qp = qp;
 	side->run = run;
@@ -233,7 +233,7 @@ void rox_side_unlock(struct rox_side *side)
  * and between two runs lets the softirqs in that its own packets raised: they
  * drain the backlog of a veth or lo before it overflows.
  */
-static void rox_side_doorbell(struct rox_side *side)
+void rox_side_doorbell(struct rox_side *side)
 {
 	bool yields = !in_softirq();
 	int runs = 0;
@@ -267,6 +267,8 @@ void rox_send_doorbell(struct rox_qp *qp)
 	rox_qp_count(qp, ROX_CNT_DOORBELLS);
 	rcu_read_unlock();
 	rox_side_doorbell(&qp->send.side);
+	if (qp->user)
+		rox_engine_rung(qp);
 }
 
 /**
@@ -276,6 +278,51 @@ void rox_send_doorbell(struct rox_qp *qp)
 void rox_recv_doorbell(struct rox_qp *qp)
 {
 	rox_side_doorbell(&qp->recv.side);
+}
+
+/*
+ * A side that waits for pages may do so as long as the process likes whose memory it is:
+ * what is kept for it meanwhile is not much.
+ */
+static bool rox_side_queue(struct rox_side *side, struct sk_buff *skb)
+{
+	unsigned long flags;
+	bool room;
+
+	spin_lock_irqsave(&side->rxq.lock, flags);
+	room = skb_queue_len(&side->rxq) < ROX_MAX_RXQ && side->rxq_bytes < ROX_MAX_RXQ_BYTES;
+	if (room) {
+		side->rxq_bytes += skb->truesize;
+		__skb_queue_tail(&side->rxq, skb);
+	}
+	spin_unlock_irqrestore(&side->rxq.lock, flags);
+	return room;
+}
+
+/*
+ * rox_side_next_frame() - takes the oldest of the frames that wait; NULL if there is none
+ */
+struct sk_buff *rox_side_next_frame(struct rox_side *side)
+{
+	struct sk_buff *skb;
+	unsigned long flags;
+
+	if (skb_queue_empty_lockless(&side->rxq))
+		return NULL;
+	spin_lock_irqsave(&side->rxq.lock, flags);
+	skb = __skb_dequeue(&side->rxq);
+	if (skb)
+		side->rxq_bytes -= skb->truesize;
+	spin_unlock_irqrestore(&side->rxq.lock, flags);
+	return skb;
+}
+
+void rox_side_purge(struct rox_side *side)
+{
+	struct sk_buff *skb;
+
+	while ((skb = rox_side_next_frame(side)))
+		kfree_skb(skb);
 }
 
 /**
@@ -289,11 +336,10 @@ void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request)
 	struct rox_side *side = request ? &qp->recv.side : &qp->send.side;
 
 	rox_qp_count(qp, ROX_CNT_RX_BURSTS);
-	if (skb_queue_len_lockless(&side->rxq) >= ROX_MAX_RXQ) {
+	if (!rox_side_queue(side, skb)) {
 		rox_qp_count(qp, ROX_CNT_RX_DROP);
 		kfree_skb(skb);
 		return;
 	}
-	skb_queue_tail(&side->rxq, skb);
 	rox_side_kick(side, ROX_WORK_RUN);
 }

@@ -138,8 +138,10 @@ static void rox_recv_reset(struct rox_qp *qp)
 
 static void rox_to_reset(struct rox_qp *qp)
 {
-	skb_queue_purge(&qp->send.side.rxq);
+	rox_side_purge(&qp->send.side);
 	atomic64_set(&qp->send.mail, 0);
+	/* The engine compares indices, which begin anew; it will be started again. */
+	WRITE_ONCE(qp->send.engine.watched, false);
 	qp->send.side.fault.stale = true;
 	qp->recv.side.fault.stale = true;
 	rox_send_drop(qp);
@@ -158,6 +160,18 @@ static void rox_to_rts_first(struct rox_qp *qp)
 	send->nak_una = U32_MAX;
 	send->window = rox_window_max(qp);
 	rox_retry_reset(qp);
+}
+
+/* SQE to RTS: what is left of a long queue must not be sent. */
+static void rox_finish_flush(struct rox_qp *qp)
+{
+	u32 i;
+
+	for (i = 0; i <= qp->sq.entries / ROX_RUN_FLUSHES; i++) {
+		local_bh_disable();
+		rox_send_flush(qp);
+		local_bh_enable();
+	}
 }
 
 /**
@@ -181,6 +195,8 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 		qp->recv.epsn = qp->attr.rq_psn & ROX_PSN_MASK;
 	else if (old == IB_QPS_RTR && new_state == IB_QPS_RTS)
 		rox_to_rts_first(qp);
+	else if (old == IB_QPS_SQE && new_state == IB_QPS_RTS)
+		rox_finish_flush(qp);
 	else if (mask & (IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_TIMEOUT))
 		rox_retry_reset(qp);
 
@@ -215,7 +231,7 @@ int rox_transport_set_resources(struct rox_qp *qp, u32 max_dest_rd_atomic)
 	if (max_dest_rd_atomic == recv->num_res)
 		return 0;
 	if (max_dest_rd_atomic) {
-		res = kvcalloc(max_dest_rd_atomic, sizeof(*res), GFP_KERNEL);
+		res = kvcalloc(max_dest_rd_atomic, sizeof(*res), ROX_GFP_USER);
 		if (!res)
 			return -ENOMEM;
 	}
@@ -240,16 +256,17 @@ int rox_transport_init(struct rox_qp *qp)
 	rox_side_init(&qp->recv.side, qp, rox_recv_run);
 	qp->recv.pd = qp->ibqp.pd;
 	rox_timer_init(qp);
+	rox_engine_init(qp);
 	if (qp->sq.entries) {
 		send->stride = ALIGN(sizeof(struct rox_swqe) + qp->sq.stride -
 				     sizeof(struct rox_send_wqe), 16);
 		send->mask = qp->sq.entries - 1;
-		send->wqes = kvcalloc(qp->sq.entries, send->stride, GFP_KERNEL_ACCOUNT);
+		send->wqes = kvcalloc(qp->sq.entries, send->stride, ROX_GFP_USER);
 		if (!send->wqes)
 			return -ENOMEM;
 	}
 	qp->recv.recv = kzalloc(sizeof(*qp->recv.recv),
-				GFP_KERNEL_ACCOUNT);
+				ROX_GFP_USER);
 	if (!qp->recv.recv) {
 		kvfree(send->wqes);
 		return -ENOMEM;
@@ -272,7 +289,8 @@ void rox_transport_destroy(struct rox_qp *qp)
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	rox_transport_unlock(qp);
-	/* In RESET nothing arms the timer; it may queue the work once more. */
+	/* In RESET nothing arms the timer; both may queue the work once more. */
+	rox_engine_stop(qp);
 	hrtimer_cancel(&qp->send.timer);
 	cancel_work_sync(&qp->send.side.fault.work);
 	cancel_work_sync(&qp->recv.side.fault.work);

@@ -54,6 +54,7 @@ struct rox_fault {
  * @parked: number of those who wait; the data path leaves the side to them
  * @pending: enum rox_side_work bits, set by whoever has work for the side
  * @rxq: received frames that wait for the side
+ * @rxq_bytes: of memory in them; under the lock of @rxq
  * @work: continues a run that used up its budget, or that was asked for where
  *	the transport must not run
  * @qp: the QP
@@ -67,6 +68,7 @@ struct rox_side {
 	atomic_t parked;
 	unsigned long pending;
 	struct sk_buff_head rxq;
+	u32 rxq_bytes;
 	struct work_struct work;
 	struct rox_qp *qp;
 	bool (*run)(struct rox_qp *qp, unsigned long work);
@@ -149,8 +151,39 @@ struct rox_swqe {
 };
 
 /**
+ * struct rox_kept - what a run of the send side has looked up, until it ends
+ * @peer: the QP at the other end of a connected one, on the same device
+ * @src: the MR that was read last
+ * @dst: the MR of the peer that was written last
+ * @unanswered: it has requests of the run that ask for an ACK, and was told that more come
+ */
+struct rox_kept {
+	struct rox_qp *peer;
+	struct rox_mr *src;
+	struct rox_mr *dst;
+	bool unanswered;
+};
+
+/**
+ * struct rox_engine - who watches a busy send queue (transport/engine.c)
+ * @work: does, while it runs
+ * @watched: runs of the send side need not have the doorbell rung
+ * @rings: doorbells in the jiffy @since
+ * @since: see @rings
+ * @rest: when @work may be started next, in jiffies
+ */
+struct rox_engine {
+	struct work_struct work;
+	bool watched;
+	u32 rings;
+	unsigned long since;
+	unsigned long rest;
+};
+
+/**
  * struct rox_send - requester and completer; the send side lock protects it
  * @side: lock and run
+ * @engine: not under the lock
  * @wqes: copies of outstanding WQEs: one slot of @stride bytes for each entry of the ring
  * @stride: bytes of a slot
  * @mask: slots - 1
@@ -175,11 +208,13 @@ struct rox_swqe {
  * @waiting_rnr: nothing is sent until the timer fires
  * @deadline: when the timer has something to do, in ktime ns; 0 if never
  * @timer: the only timer: ACK timeout and RNR
+ * @kept: during one run only
  * @mail: an acknowledge that came without a wire (transport/direct.c); 0 if there is none
  * @iter: payload of WQE @iter_wqe at byte @iter_off; held during one run only
  */
 struct rox_send {
 	struct rox_side side;
+	struct rox_engine engine;
 	void *wqes;
 	u32 stride;
 	u32 mask;
@@ -203,6 +238,7 @@ struct rox_send {
 	u32 ooo_psn;
 	u64 deadline;
 	struct hrtimer timer;
+	struct rox_kept kept;
 	atomic64_t mail;
 	struct rox_iter iter;
 	bool iter_valid;
@@ -355,5 +391,10 @@ void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request);
 /* ---- called by net/loopback.c, bottom halves disabled and a side held ---- */
 
 bool rox_transport_direct(struct rox_qp *qp, const struct rox_pkt *pkt, bool request);
+/*
+ * The QP at the other end of a connected one on the same device, or NULL. The reference is that
+ * of the run of the send side, which is held.
+ */
+struct rox_qp *rox_send_peer(struct rox_qp *qp);
 
 #endif /* ROX_TRANSPORT_H */

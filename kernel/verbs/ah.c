@@ -128,7 +128,7 @@ static int rox_ah_make(struct rox_ib_ah *iah, const struct rdma_ah_attr *attr, g
 
 int rox_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata)
 {
-	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL : GFP_ATOMIC;
+	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? ROX_GFP_USER : GFP_ATOMIC;
 	struct rox_dev *dev = to_rox_dev(ibah->device);
 	struct rox_ib_ah *iah = to_rox_ib_ah(ibah);
 	struct rox_create_ah_resp resp = {};

@@ -4,7 +4,6 @@
  */
 #include <linux/module.h>
 #include <linux/slab.h>
-#include <linux/vmalloc.h>
 
 #include "verbs.h"
 
@@ -51,11 +50,10 @@ struct rdma_user_mmap_entry *rox_mmap_offer(struct ib_ucontext *uc, const struct
 {
 	struct rox_mmap_entry *offer;
 
-	offer = kzalloc(sizeof(*offer), GFP_KERNEL_ACCOUNT);
+	offer = kzalloc(sizeof(*offer), ROX_GFP_USER);
 	if (!offer)
 		return NULL;
-	offer->base = mem->base;
-	offer->size = mem->size;
+	offer->mem = *mem;
 	if (rdma_user_mmap_entry_insert(uc, &offer->entry, mem->size)) {
 		kfree(offer);
 		return NULL;
@@ -98,7 +96,7 @@ int rox_mmap(struct ib_ucontext *uc, struct vm_area_struct *vma)
 	if (!entry)
 		return -EINVAL;
 	offer = container_of(entry, struct rox_mmap_entry, entry);
-	err = remap_vmalloc_range(vma, offer->base, 0);
+	err = rox_ring_mem_map(&offer->mem, vma);
 	rdma_user_mmap_entry_put(entry);
 	return err;
 }

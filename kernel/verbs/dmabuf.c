@@ -51,7 +51,7 @@ static struct rox_dmabuf *rox_dmabuf_open(u64 offset, u64 length, int fd)
 	struct rox_dmabuf *db;
 	int err;
 
-	db = kzalloc(sizeof(*db), GFP_KERNEL);
+	db = kzalloc(sizeof(*db), ROX_GFP_USER);
 	if (!db)
 		return ERR_PTR(-ENOMEM);
 	db->buf = dma_buf_get(fd);
@@ -127,7 +127,7 @@ struct ib_mr *rox_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
 	mr->nblocks = 1;
 	mr->page_shift = ROX_DMABUF_BLOCK_SHIFT;
 	mr->ibmr.page_size = PAGE_SIZE;
-	mr->blocks = kvmalloc_array(1, sizeof(*mr->blocks), GFP_KERNEL);
+	mr->blocks = kvmalloc_array(1, sizeof(*mr->blocks), ROX_GFP_USER);
 	if (!mr->blocks) {
 		err = -ENOMEM;
 		goto free;

@@ -8,8 +8,12 @@
 
 static void rox_iter_leave(struct rox_iter *it)
 {
-	if (it->mr)
+	if (it->keep && it->mr) {
+		rox_mr_release(it->keep);
+		*it->keep = it->mr;
+	} else if (it->mr) {
 		rox_mr_put(it->mr);
+	}
 	it->mr = NULL;
 }
 
@@ -48,9 +52,30 @@ void rox_iter_init_remote(struct rox_iter *it, const struct rox_qp *qp,
 	};
 }
 
+/* Is the MR that was left last the one again? */
+static bool rox_iter_again(const struct rox_iter *it, const struct rox_sge *sge)
+{
+	if (!it->keep || !*it->keep)
+		return false;
+	if (it->peer_of)
+		return rox_mr_is_remote(*it->keep, it->peer_of, sge->lkey, sge->addr, sge->length,
+					it->access);
+	return rox_mr_is(*it->keep, it->pd, sge->lkey, sge->addr, sge->length, it->access,
+			 it->user);
+}
+
 /* An SGE is looked up as a whole: a list is good or bad wherever it is begun. */
 static struct rox_mr *rox_iter_lookup(const struct rox_iter *it, const struct rox_sge *sge)
 {
+	struct rox_mr *mr;
+
+	if (rox_iter_again(it, sge)) {
+		mr = *it->keep;
+		*it->keep = NULL;
+		return mr;
+	}
+	if (it->keep)
+		rox_mr_release(it->keep);
 	if (it->peer_of)
 		return rox_mr_get_remote(it->peer_of, sge->lkey, sge->addr, sge->length,
 					 it->access);

@@ -104,7 +104,7 @@ static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *
 		return mcg;
 	if (dev->num_mcg >= ROX_MAX_MCG)
 		return ERR_PTR(-ENOMEM);
-	mcg = kzalloc(sizeof(*mcg), GFP_KERNEL_ACCOUNT);
+	mcg = kzalloc(sizeof(*mcg), ROX_GFP_USER);
 	if (!mcg)
 		return ERR_PTR(-ENOMEM);
 	mcg->net.addr = *addr;
@@ -137,7 +137,7 @@ static int rox_mcg_add(struct rox_mcg *mcg, struct rox_qp *qp)
 	}
 	if (mcg->count >= ROX_MAX_MCG_QP)
 		return -ENOMEM;
-	member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
+	member = kzalloc(sizeof(*member), ROX_GFP_USER);
 	if (!member)
 		return -ENOMEM;
 	member->slot = qp->slot;

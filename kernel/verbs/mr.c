@@ -146,6 +146,25 @@ struct rox_mr *rox_mr_get_remote(const struct rox_qp *qp, u32 key, u64 addr, u64
 			     qp->ibqp.qp_num);
 }
 
+static bool rox_mr_has_key(const struct rox_mr *mr, u32 key)
+{
+	/* As after a look-up. */
+	return READ_ONCE(mr->key) == key && smp_load_acquire(&mr->valid);
+}
+
+bool rox_mr_is(const struct rox_mr *mr, struct ib_pd *pd, u32 key, u64 addr, u32 len, int access,
+	       bool user)
+{
+	return rox_mr_has_key(mr, key) && !rox_mr_check(mr, pd, addr, len, access, user, 0);
+}
+
+bool rox_mr_is_remote(const struct rox_mr *mr, const struct rox_qp *qp, u32 key, u64 addr, u32 len,
+		      int access)
+{
+	return rox_mr_has_key(mr, key) &&
+	       !rox_mr_check(mr, qp->recv.pd, addr, len, access, qp->user, qp->ibqp.qp_num);
+}
+
 /**
  * rox_mr_put() - lets go of a memory region
  * @mr: from rox_mr_get()
@@ -226,7 +245,7 @@ struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int acces
 
 	if (rox_count_object(count, type == ROX_MR_WINDOW ? ROX_MAX_MW : ROX_MAX_MR))
 		return NULL;
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc(sizeof(*mr), ROX_GFP_USER);
 	if (!mr) {
 		atomic_dec(count);
 		return NULL;
@@ -317,7 +336,7 @@ int rox_mr_pin(struct rox_mr *mr, u64 start)
 	n = ib_umem_num_dma_blocks(mr->umem, pgsz);
 	if (n > U32_MAX)
 		return -EINVAL;
-	mr->blocks = kvmalloc_array(n, sizeof(*mr->blocks), GFP_KERNEL);
+	mr->blocks = kvmalloc_array(n, sizeof(*mr->blocks), ROX_GFP_USER);
 	if (!mr->blocks)
 		return -ENOMEM;
 	rdma_umem_for_each_dma_block(mr->umem, &biter, pgsz) {

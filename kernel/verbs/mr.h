@@ -115,6 +115,20 @@ struct rox_mr *rox_mr_get(struct rox_dev *dev, struct ib_pd *pd, u32 key, u64 ad
 struct rox_mr *rox_mr_get_remote(const struct rox_qp *qp, u32 key, u64 addr, u64 len,
 				 int access);
 void rox_mr_put(struct rox_mr *mr);
+/* Lets go of the MR in *@keep, if there is one. */
+static inline void rox_mr_release(struct rox_mr **keep)
+{
+	if (*keep)
+		rox_mr_put(*keep);
+	*keep = NULL;
+}
+
+/* Is @mr, of which the caller has a reference, what rox_mr_get() would return? */
+bool rox_mr_is(const struct rox_mr *mr, struct ib_pd *pd, u32 key, u64 addr, u32 len, int access,
+	       bool user);
+/* ... rox_mr_get_remote() would return? */
+bool rox_mr_is_remote(const struct rox_mr *mr, const struct rox_qp *qp, u32 key, u64 addr, u32 len,
+		      int access);
 /* An MR that nobody can find yet; NULL on no memory or too many. */
 struct rox_mr *rox_mr_alloc(struct ib_pd *ibpd, enum rox_mr_type type, int access);
 /* Frees it if rox_mr_publish() has failed, or after the last reference. */
@@ -138,6 +152,10 @@ void *rox_mr_map(const struct rox_mr *mr, u64 addr, size_t *len);
  * lets go. It may be copied only when it holds none (after rox_iter_end()).
  * Between bursts it is ended, so that dereg_mr never waits for a message; the
  * next use looks the key up again. With @peer_of the list is that QP's peer's.
+ *
+ * With @keep the MR that it leaves goes there, with the reference, instead of the one
+ * before it, and is looked at first when the next is wanted: the owner of @keep releases
+ * it when its run ends.
  */
 struct rox_iter {
 	struct rox_dev *dev;
@@ -150,6 +168,7 @@ struct rox_iter {
 	bool user;
 	const struct rox_qp *peer_of;
 	struct rox_mr *mr;
+	struct rox_mr **keep;
 };
 
 void rox_iter_init(struct rox_iter *it, struct rox_dev *dev, struct ib_pd *pd,
@@ -164,12 +183,6 @@ void rox_iter_init_remote(struct rox_iter *it, const struct rox_qp *qp,
 int rox_iter_check(struct rox_iter *it);
 /* Looks up the first SGE, which must not be empty, and stays there; returns as rox_iter_check(). */
 int rox_iter_begin(struct rox_iter *it);
-/* Begins on an MR that has been looked up for the first SGE; takes over the reference. */
-static inline void rox_iter_begin_on(struct rox_iter *it, struct rox_mr *mr)
-{
-	it->mr = mr;
-}
-
 /* Goes to @offset bytes from the beginning of the list. */
 void rox_iter_seek(struct rox_iter *it, u64 offset);
 /* Passes over @n bytes, or what is left. */

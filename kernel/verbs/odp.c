@@ -14,6 +14,7 @@
 #include <linux/fs.h>
 #include <linux/hmm.h>
 #include <linux/magic.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/pagemap.h>
@@ -215,7 +216,7 @@ static bool rox_odp_secret(struct mm_struct *mm, unsigned long start, unsigned l
 
 static struct rox_odp_chunk *rox_odp_new_chunk(struct rox_odp *odp, unsigned long index)
 {
-	struct rox_odp_chunk *chunk = kvzalloc(sizeof(*chunk), GFP_KERNEL);
+	struct rox_odp_chunk *chunk = kvzalloc(sizeof(*chunk), ROX_GFP_USER);
 	int err;
 
 	if (!chunk)
@@ -299,7 +300,8 @@ static int rox_odp_fault_chunk(struct rox_odp_chunk *chunk, unsigned long start,
 		range.default_flags = HMM_PFN_REQ_FAULT;
 	if (mode == ROX_ODP_WRITE)
 		range.default_flags |= HMM_PFN_REQ_WRITE;
-	range.hmm_pfns = kcalloc((end - start) >> PAGE_SHIFT, sizeof(*range.hmm_pfns), GFP_KERNEL);
+	range.hmm_pfns = kcalloc((end - start) >> PAGE_SHIFT, sizeof(*range.hmm_pfns),
+				 ROX_GFP_USER);
 	if (!range.hmm_pfns)
 		return -ENOMEM;
 	do {
@@ -348,6 +350,7 @@ static int rox_odp_fault_range(struct rox_odp *odp, unsigned long start, unsigne
  */
 int rox_odp_fault(struct rox_mr *mr, u64 addr, u64 len, enum rox_odp_mode mode)
 {
+	struct mem_cgroup *memcg, *charged;
 	u64 va = rox_odp_va(mr, addr);
 	int err;
 
@@ -355,8 +358,13 @@ int rox_odp_fault(struct rox_mr *mr, u64 addr, u64 len, enum rox_odp_mode mode)
 		return 0;
 	if (va >= TASK_SIZE_MAX || len > TASK_SIZE_MAX - va || !mmget_not_zero(mr->odp->mm))
 		return -EFAULT;
+	/* A worker's caller is the process that has the region. */
+	memcg = get_mem_cgroup_from_mm(mr->odp->mm);
+	charged = set_active_memcg(memcg);
 	err = rox_odp_fault_range(mr->odp, ALIGN_DOWN(va, PAGE_SIZE), ALIGN(va + len, PAGE_SIZE),
 				  mode);
+	set_active_memcg(charged);
+	mem_cgroup_put(memcg);
 	/* The last user's end frees all of its memory: not here. */
 	mmput_async(mr->odp->mm);
 	return err;
@@ -384,7 +392,7 @@ struct ib_mr *rox_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova
 
 	if (implicit ? iova : start + length < start)
 		return ERR_PTR(-EINVAL);
-	odp = kzalloc(sizeof(*odp), GFP_KERNEL);
+	odp = kzalloc(sizeof(*odp), ROX_GFP_USER);
 	if (!odp)
 		return ERR_PTR(-ENOMEM);
 	mr = rox_mr_alloc(ibpd, ROX_MR_ODP, access);
@@ -546,7 +554,7 @@ int rox_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice what, u32 
 		return mode;
 	if (flags & ~IB_UVERBS_ADVISE_MR_FLAG_FLUSH)
 		return -EINVAL;
-	advice = kvzalloc(struct_size(advice, range, num_sge), GFP_KERNEL);
+	advice = kvzalloc(struct_size(advice, range, num_sge), ROX_GFP_USER);
 	if (!advice)
 		return -ENOMEM;
 	advice->mode = mode;

@@ -92,7 +92,7 @@ static int rox_qp_slot_alloc(struct rox_qp *qp)
 	u32 qpn = ROX_GSI_QPN;
 	int err = 0;
 
-	slot = kzalloc(sizeof(*slot), GFP_KERNEL);
+	slot = kzalloc(sizeof(*slot), ROX_GFP_USER);
 	if (!slot)
 		return -ENOMEM;
 	slot->qp = qp;

@@ -20,14 +20,12 @@ struct rox_ucontext {
 /**
  * struct rox_mmap_entry - an area that a process may map: one rox_ring_mem
  * @entry: the RDMA core's object
- * @base: kernel address
- * @size: bytes
+ * @mem: the area
  * @withdrawn: completed when no mmap() uses the entry any more, if not NULL
  */
 struct rox_mmap_entry {
 	struct rdma_user_mmap_entry entry;
-	void *base;
-	size_t size;
+	struct rox_ring_mem mem;
 	struct completion *withdrawn;
 };
 

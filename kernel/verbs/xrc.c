@@ -58,7 +58,7 @@ int rox_xsrq_reserve(struct rox_srq *srq)
 	u32 num;
 	int err;
 
-	xsrq = kzalloc(sizeof(*xsrq), GFP_KERNEL);
+	xsrq = kzalloc(sizeof(*xsrq), ROX_GFP_USER);
 	if (!xsrq)
 		return -ENOMEM;
 	err = xa_alloc_cyclic(&dev->xsrqs, &num, NULL, XA_LIMIT(ROX_SRQN_MIN, ROX_SRQN_MAX),

@@ -4,6 +4,7 @@
  * the CNP, annex A19 for ATOMIC WRITE), and the code tables of credits and timers
  * (tables 45 and 46).
  */
+#include <linux/bitops.h>
 #include <linux/kernel.h>
 
 #include "wire.h"
@@ -74,6 +75,9 @@ enum {
 	ROW(_kind, ROX_OP_REQUEST | ONLY, _ext, _len)
 #define BARE_RESP(_kind, _ext, _len)			\
 	ROW(_kind, ONLY, _ext, _len)
+/* In order it is an invalid request, and the peer has to be told (IBTA 9.9.3). */
+#define RESERVED(_ext, _len)				\
+	REQ(ROX_KIND_NONE, ONLY, _ext, _len)
 #define READ_RESP(_flags, _ext, _len)			\
 	ROW(ROX_KIND_READ_RESP, ROX_OP_PAYLOAD | (_flags), _ext, _len)
 
@@ -120,7 +124,10 @@ enum {
 	[svc(OP_ACK)]		= BARE_RESP(ROX_KIND_ACK, ROX_EXT_AETH, AETH_LEN),	\
 	[svc(OP_ATOMIC_ACK)]	= BARE_RESP(ROX_KIND_ATOMIC_ACK,			\
 					    ROX_EXT_AETH | ROX_EXT_ATOMIC_ACK,		\
-					    AETH_LEN + ATOMIC_ACK_LEN)
+					    AETH_LEN + ATOMIC_ACK_LEN),		\
+	[svc(0x15)]		= RESERVED(x, n),					\
+	[svc(0x18) ... svc(0x1c)] = RESERVED(x, n),					\
+	[svc(0x1e) ... svc(0x1f)] = RESERVED(x, n)
 
 const struct rox_opcode_info rox_opcodes[256] = {
 	SENDS(RC, 0, 0),
@@ -132,6 +139,7 @@ const struct rox_opcode_info rox_opcodes[256] = {
 	SENDS(XRC, ROX_EXT_XRC, XRC_LEN),
 	WRITES(XRC, ROX_EXT_XRC, XRC_LEN),
 	RELIABLES(XRC, ROX_EXT_XRC, XRC_LEN),
+	[XRC(OP_ATOMIC_WRITE)]	= RESERVED(ROX_EXT_XRC, XRC_LEN),
 	[UD(OP_SEND_ONLY)]	= REQ(ROX_KIND_SEND, ONLY | RECV, ROX_EXT_DETH, DETH_LEN),
 	[UD(OP_SEND_ONLY_IMM)]	= REQ(ROX_KIND_SEND, ONLY | RECV, ROX_EXT_DETH | ROX_EXT_IMM,
 				      DETH_LEN + IMM_LEN),
@@ -148,13 +156,17 @@ static const u16 credits[31] = {
 	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
 };
 
+/* The code says where the highest bit of @n is, and what the one below it is. */
 u8 rox_credit_encode(u32 n)
 {
-	u8 code = ARRAY_SIZE(credits) - 1;
+	u32 high;
 
-	while (credits[code] > n)
-		code--;
-	return code;
+	if (n < 2)
+		return n;
+	if (n >= credits[ARRAY_SIZE(credits) - 1])
+		return ARRAY_SIZE(credits) - 1;
+	high = fls(n) - 1;
+	return 2 * high + (n >> (high - 1) & 1);
 }
 
 u32 rox_credit_decode(u8 code)

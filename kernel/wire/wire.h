@@ -72,7 +72,10 @@ struct rox_opcode_info {
 	u8 ext_len;
 };
 
-/* Opcodes 0x00 to 0xff; rows of unknown opcodes have no flags. */
+/*
+ * Opcodes 0x00 to 0xff; rows of unknown opcodes have no flags. The reserved ones of RC and XRC are
+ * known as requests of ROX_KIND_NONE.
+ */
 extern const struct rox_opcode_info rox_opcodes[256];
 
 /*

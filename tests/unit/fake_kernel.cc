@@ -21,6 +21,9 @@ extern "C" ssize_t __wrap_write(int fd, const void *buffer, size_t size)
     }
     if (kernel->doorbell_error != 0) {
         errno = kernel->doorbell_error;
+        if (kernel->doorbell_failures > 0 && --kernel->doorbell_failures == 0) {
+            kernel->doorbell_error = 0;
+        }
         return -1;
     }
     if (!kernel->doorbell(fd, buffer, size)) {

@@ -88,6 +88,7 @@ public:
     std::vector<uint32_t> recv_doorbells;
     std::vector<uint32_t> ioctl_doorbells; // by ibv_cmd_post_send() and ibv_cmd_post_recv()
     int doorbell_error = 0;
+    int doorbell_failures = 0; // how often it is given; 0: always
 
     uint32_t abi_version = ROX_ABI_VERSION;
     uint32_t next_ah = 0x700;

@@ -128,6 +128,25 @@ TEST_F(ProviderQpTest, DoorbellGoesByIoctlIfWriteIsForbidden)
     EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
 
+TEST_F(ProviderQpTest, DoorbellIsRungAgainWhenTheKernelHasNoMemory)
+{
+    ibv_qp *qp = create();
+
+    set_state(qp, IBV_QPS_RTS);
+    fake(qp).sq.ctrl().flags = ROX_RING_NEED_WAKEUP;
+    fake(qp).rq.ctrl().flags = ROX_RING_NEED_WAKEUP;
+    kernel.doorbell_error = ENOMEM;
+    kernel.doorbell_failures = 3;
+    EXPECT_EQ(post_send(qp), 0) << "it is posted: nobody must post it again";
+    EXPECT_EQ(kernel.send_doorbells, std::vector<uint32_t>{qp->handle});
+    kernel.doorbell_error = ENOMEM;
+    kernel.doorbell_failures = 1;
+    EXPECT_EQ(post_recv(qp), 0);
+    EXPECT_EQ(kernel.recv_doorbells, std::vector<uint32_t>{qp->handle});
+    EXPECT_EQ(fake(qp).sq.waiting(), 1U);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+}
+
 TEST_F(ProviderQpTest, PostToADeviceThatIsGoneFails)
 {
     ibv_qp *qp = create();

@@ -327,6 +327,26 @@ TEST_F(SqeCore, ReceivingGoesOnAndRtsMendsIt)
     }
 }
 
+TEST_F(SqeCore, LongQueuesAreFlushedToTheirEndBeforeRts)
+{
+    constexpr std::size_t kMany = 8000;
+    Cq cq(a.context.get(), 16384);
+    a.qp = std::make_unique<Qp>(a.pd.get(), cq.get(), a.recv_cq.get(),
+                                QpConfig{.type = IBV_QPT_UC, .send_wr = kMany + 1});
+    b.qp = std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get(),
+                                QpConfig{.type = IBV_QPT_UC});
+    connect();
+    std::vector<SendWr> wrs = {SendWr::send({bad()}).id(0)};
+    for (std::size_t i = 1; i <= kMany; i++)
+        wrs.push_back(SendWr::send({near.sge(0, 8)}).id(i));
+    a.qp->post(std::move(wrs));
+    ASSERT_TRUE(a.qp->reaches(IBV_QPS_SQE));
+    ASSERT_EQ(a.qp->move(IBV_QPS_RTS), 0);
+    EXPECT_TRUE(is_error(cq.one(), 0, IBV_WC_LOC_PROT_ERR));
+    EXPECT_TRUE(flushed(cq.wait(kMany), 1));
+    a.qp.reset();
+}
+
 TEST_F(SqeCore, SqeCanBeLeftForErrAndReset)
 {
     for (ibv_qp_state next : {IBV_QPS_ERR, IBV_QPS_RESET}) {

@@ -44,6 +44,10 @@ std::map<int, Row> expected()
         rows[service | 0x16] = {ROX_KIND_SEND, 4, "qlpr"};
         rows[service | 0x17] = {ROX_KIND_SEND, 4, "qflpr"};
     }
+    // 9.9.3: reserved ones are requests as well, invalid ones.
+    for (int service : {0x00, 0xa0})
+        for (int op : {0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f})
+            rows[service | op] = {ROX_KIND_NONE, 0, "qflp"};
     rows[0x1d] = {ROX_KIND_ATOMIC_WRITE, 16, "qflp"};
     rows[0x64] = {ROX_KIND_SEND, 8, "qflpr"};
     rows[0x65] = {ROX_KIND_SEND, 12, "qflpr"};

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// The engine that stays awake: while it watches a send queue, no doorbell is rung.
+/// A post that falls between its watch and its end would stay where it is for ever,
+/// so all of these post at that moment again and again, and count completions.
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <iostream>
+#include <random>
+
+#include <unistd.h>
+
+#include "lib/diagnose.h"
+#include "lib/pair.h"
+#include "lib/process.h"
+#include "lib/rdmatool.h"
+
+using namespace vt;
+
+namespace {
+
+using Micros = std::chrono::microseconds;
+
+constexpr std::size_t kSize = 64;
+constexpr std::uint64_t kDepth = 32;
+
+/// While it lives, the engine waits so long; 0: there is none.
+class Spin {
+public:
+    explicit Spin(unsigned us)
+    {
+        std::ifstream(kParameter) >> before_;
+        set(us);
+    }
+    ~Spin() { set(before_); }
+    Spin(const Spin &) = delete;
+    Spin &operator=(const Spin &) = delete;
+
+    static void set(unsigned us)
+    {
+        std::ofstream file(kParameter);
+        if (!(file << us << std::flush))
+            fail(kParameter, errno);
+    }
+
+private:
+    static constexpr const char *kParameter = "/sys/module/rox/parameters/spin_us";
+    unsigned before_ = 0;
+};
+
+/// Keeps the CPU, so that the other one stays the only idle one.
+void pause(Micros time)
+{
+    auto end = Clock::now() + time;
+    while (Clock::now() < end)
+        ;
+}
+
+/// Small writes through one QP whose CQ nobody else uses; each is waited for.
+class Flow {
+public:
+    Flow(const Qp &qp, const Cq &cq, const Buffer &near, const Buffer &far)
+        : qp_(qp), cq_(cq), near_(near), far_(far)
+    {}
+
+    std::uint64_t posted() const { return posted_; }
+    std::uint64_t failed() const { return failed_; }
+
+    void post()
+    {
+        reap_to(kDepth - 1);
+        qp_.post(SendWr::write({near_.sge(0, kSize)}, remote(far_)).id(posted_));
+        posted_++;
+    }
+    /// So fast that the engine wakes, if it may at all.
+    void burst(int count)
+    {
+        while (count--)
+            post();
+        reap_to(0);
+    }
+    void one()
+    {
+        post();
+        reap_to(0);
+    }
+    /// Waits until no more than @p left are outstanding; completions are in order.
+    void reap_to(std::uint64_t left)
+    {
+        std::array<ibv_wc, 16> wcs{};
+        Deadline deadline;
+        for (unsigned looks = 1; posted_ - done_ > left; looks++) {
+            int n = ibv_poll_cq(cq_.get(), wcs.size(), wcs.data());
+            for (int i = 0; i < n; i++)
+                count(wcs[static_cast<std::size_t>(i)]);
+            if (looks % 1024 == 0 && deadline.passed())
+                fail(std::to_string(posted_ - done_) + " completions are missing, next is " +
+                     std::to_string(done_) + state_of_everything());
+        }
+    }
+
+private:
+    void count(const ibv_wc &wc)
+    {
+        if (wc.wr_id != done_)
+            fail("completion " + std::to_string(wc.wr_id) + " instead of " + std::to_string(done_));
+        done_++;
+        failed_ += wc.status != IBV_WC_SUCCESS;
+    }
+
+    const Qp &qp_;
+    const Cq &cq_;
+    const Buffer &near_;
+    const Buffer &far_;
+    std::uint64_t posted_ = 0;
+    std::uint64_t done_ = 0;
+    std::uint64_t failed_ = 0;
+};
+
+class EngineTest : public PairTest {
+protected:
+    Flow flow() { return {*a.qp, a.send_cq, near, far}; }
+
+    std::uint64_t doorbells() { return port_counter(device_a(), "doorbells"); }
+
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
+};
+
+class EngineCore : public EngineTest {};
+
+/// Wakes the engine, lets it go to sleep, more or less, and posts one.
+void hand_over(Flow &flow, unsigned spin, Millis time)
+{
+    std::minstd_rand random(1);
+    int rounds = 0;
+    // A doorbell in each half of the time that the engine would wait, and some more.
+    int hot = 60;
+    for (Deadline end(time); !end.passed(); rounds++) {
+        flow.burst(hot);
+        unsigned wide = random() % (2 * spin);
+        unsigned close = spin - 20 + random() % 60;
+        pause(Micros(rounds % 2 ? wide : close));
+        flow.one();
+    }
+    EXPECT_EQ(flow.failed(), 0U);
+    std::cout << "# " << rounds << " times\n";
+}
+
+TEST_F(EngineCore, NoDoorbellWhileItWatches)
+{
+    start();
+    Spin spin(200);
+    Flow small = flow();
+    std::uint64_t before = doorbells();
+    // On a machine that has more to do than this test it may take a while.
+    EXPECT_TRUE(eventually([&] {
+        small.burst(500);
+        return small.posted() > doorbells() - before + 300;
+    })) << small.posted()
+        << " posts, " << doorbells() - before << " doorbells";
+    EXPECT_EQ(small.failed(), 0U);
+}
+
+TEST_F(EngineCore, SwitchedOff)
+{
+    start();
+    Spin spin(0);
+    Flow small = flow();
+    // What watched before has ended.
+    std::this_thread::sleep_for(5ms);
+    std::uint64_t before = doorbells();
+    for (int i = 0; i < 3000; i++)
+        small.one();
+    EXPECT_EQ(small.failed(), 0U);
+    // Where a post is complete before the next one there is nothing else that runs the queue.
+    if (one_device()) {
+        EXPECT_EQ(doorbells() - before, small.posted());
+    }
+    EXPECT_LE(doorbells() - before, small.posted());
+}
+
+TEST_F(EngineCore, PausesAroundItsLimit)
+{
+    start();
+    Spin spin(200);
+    Flow small = flow();
+    hand_over(small, 200, 1500ms);
+}
+
+TEST_F(EngineCore, PausesOfAllLengths)
+{
+    start();
+    Spin spin(200);
+    Flow small = flow();
+    std::minstd_rand random(2);
+    for (Deadline end(600ms); !end.passed();) {
+        // Long enough series of any distance keep it awake, wake it, or let it sleep.
+        Micros distance(random() % 300);
+        for (int i = 0; i < 20; i++) {
+            pause(distance);
+            small.one();
+        }
+        small.burst(static_cast<int>(random() % 60));
+    }
+    EXPECT_EQ(small.failed(), 0U);
+}
+
+TEST_F(EngineCore, SwitchedOnAndOffMeanwhile)
+{
+    start();
+    Spin spin(200);
+    Flow small = flow();
+    std::minstd_rand random(3);
+    for (Deadline end(500ms); !end.passed();) {
+        Spin::set(random() % 2 ? 0 : 1000);
+        small.burst(static_cast<int>(random() % 80));
+        small.one();
+    }
+    EXPECT_EQ(small.failed(), 0U);
+}
+
+TEST_F(EngineCore, SomebodyElseWantsItsCpu)
+{
+    start();
+    Spin spin(1000);
+    Flow small = flow();
+    std::atomic<bool> stop = false;
+    std::thread other([&] {
+        std::minstd_rand random(4);
+        while (!stop) {
+            std::this_thread::sleep_for(Micros(random() % 400));
+            pause(Micros(random() % 200));
+        }
+    });
+    std::minstd_rand random(5);
+    try {
+        for (Deadline end(1s); !end.passed();) {
+            small.burst(30);
+            pause(Micros(random() % 100));
+            small.one();
+        }
+    } catch (const std::exception &error) {
+        ADD_FAILURE() << error.what();
+    }
+    stop = true;
+    other.join();
+    EXPECT_EQ(small.failed(), 0U);
+}
+
+/// Threads with a QP each; pauses are sleeps, so that engines find CPUs for a while.
+TEST_F(EngineCore, SeveralQps)
+{
+    constexpr std::size_t kThreads = 3;
+    std::vector<std::unique_ptr<Cq>> cqs;
+    std::vector<std::unique_ptr<Qp>> senders;
+    std::vector<std::unique_ptr<Qp>> receivers;
+    for (std::size_t i = 0; i < kThreads; i++) {
+        cqs.push_back(std::make_unique<Cq>(a.context.get()));
+        senders.push_back(std::make_unique<Qp>(a.pd.get(), cqs[i]->get(), a.recv_cq.get()));
+        receivers.push_back(std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get()));
+        vt::connect(a.context, *senders[i], b.context, *receivers[i]);
+    }
+    Spin spin(400);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < kThreads; i++)
+        threads.emplace_back([&, i] {
+            Flow small(*senders[i], *cqs[i], near, far);
+            std::minstd_rand random(static_cast<unsigned>(i) + 6);
+            try {
+                for (Deadline end(1200ms); !end.passed();) {
+                    small.burst(40);
+                    std::this_thread::sleep_for(Micros(random() % 600));
+                    small.one();
+                }
+                EXPECT_EQ(small.failed(), 0U);
+            } catch (const std::exception &error) {
+                ADD_FAILURE() << error.what();
+            }
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+}
+
+TEST_F(EngineCore, SeveralThreadsOnOneQp)
+{
+    constexpr std::uint64_t kThreads = 3;
+    start({.send_wr = 256});
+    Spin spin(200);
+    std::atomic<std::uint64_t> posted = 0;
+    std::atomic<std::uint64_t> done = 0;
+    std::vector<std::thread> threads;
+    for (std::uint64_t i = 0; i < kThreads; i++)
+        threads.emplace_back([&, i] {
+            std::minstd_rand random(static_cast<unsigned>(i) + 20);
+            for (Deadline end(800ms); !end.passed();) {
+                if (posted - done < 128 &&
+                    !a.qp->try_post(SendWr::write({near.sge(0, kSize)}, remote(far))))
+                    posted++;
+                else
+                    std::this_thread::yield();
+                if (random() % 64 == 0)
+                    std::this_thread::sleep_for(Micros(random() % 400));
+            }
+        });
+    std::thread reaper([&] {
+        ibv_wc wc{};
+        for (Deadline end; !end.passed() && (done < posted || end.left() > kPatience - 900ms);)
+            if (ibv_poll_cq(a.send_cq.get(), 1, &wc) == 1) {
+                EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+                done++;
+            } else {
+                std::this_thread::sleep_for(20us);
+            }
+    });
+    for (std::thread &thread : threads)
+        thread.join();
+    reaper.join();
+    EXPECT_EQ(done, posted) << state_of_everything();
+}
+
+/// What happens to a QP just when its queue is watched, for a millisecond from the burst on.
+class EngineStateCore : public EngineTest {
+protected:
+    static constexpr int kRounds = 25;
+
+    void round(const std::function<void(Flow &)> &body)
+    {
+        Spin spin(1000);
+        std::minstd_rand random(30);
+        for (int i = 0; i < kRounds; i++) {
+            start();
+            Flow small = flow();
+            small.burst(40);
+            pause(Micros(random() % 1200));
+            body(small);
+        }
+    }
+};
+
+TEST_F(EngineStateCore, Err)
+{
+    round([&](Flow &small) {
+        ASSERT_EQ(a.qp->move(IBV_QPS_ERR), 0);
+        small.burst(3);
+        EXPECT_EQ(small.failed(), 3U);
+    });
+}
+
+TEST_F(EngineStateCore, ErrByItself)
+{
+    round([&](Flow &small) {
+        Remote nowhere{far.address(), far.rkey() ^ 0xff00};
+        a.qp->post(SendWr::write({near.sge(0, kSize)}, nowhere).id(1));
+        EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_REM_ACCESS_ERR));
+        Flow after = flow();
+        after.burst(3);
+        EXPECT_EQ(after.failed(), 3U);
+        EXPECT_EQ(small.failed(), 0U);
+    });
+}
+
+TEST_F(EngineStateCore, ResetAndAnew)
+{
+    round([&](Flow &) {
+        ASSERT_EQ(a.qp->move(IBV_QPS_RESET), 0);
+        ASSERT_EQ(b.qp->move(IBV_QPS_RESET), 0);
+        connect();
+        Flow again = flow();
+        // As many as before: the index is where it was.
+        for (int i = 0; i < 40; i++)
+            again.one();
+        EXPECT_EQ(again.failed(), 0U);
+    });
+}
+
+TEST_F(EngineStateCore, SqdAndBack)
+{
+    round([&](Flow &small) {
+        ASSERT_EQ(a.qp->move(IBV_QPS_SQD), 0);
+        small.post();
+        ibv_wc wc{};
+        pause(Micros(300));
+        EXPECT_EQ(ibv_poll_cq(a.send_cq.get(), 1, &wc), 0) << "nothing is begun in SQD";
+        ASSERT_EQ(a.qp->move(IBV_QPS_RTS), 0);
+        small.reap_to(0);
+        small.burst(40);
+        EXPECT_EQ(small.failed(), 0U);
+    });
+}
+
+TEST_F(EngineStateCore, Destroy)
+{
+    round([&](Flow &small) {
+        for (int i = 0; i < 8; i++)
+            small.post();
+        ASSERT_EQ(a.qp->destroy(), 0);
+        std::vector<ibv_wc> rest(64);
+        while (ibv_poll_cq(a.send_cq.get(), 64, rest.data()) > 0)
+            ;
+    });
+}
+
+class EngineProcessCore : public ProcessTest {};
+
+TEST_F(EngineProcessCore, KilledWhilePosting)
+{
+    Spin spin(1000);
+    for (int i = 0; i < 6; i++) {
+        pid_t child = in_child([] {
+            End a(device_a());
+            End b(device_b());
+            Qp near(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+            Qp far(b.pd.get(), b.send_cq.get(), b.recv_cq.get());
+            vt::connect(a.context, near, b.context, far);
+            Buffer from = a.buffer(4096);
+            Buffer to = b.buffer(4096);
+            Flow small(near, a.send_cq, from, to);
+            for (;;)
+                small.burst(100);
+            return 0;
+        });
+        std::this_thread::sleep_for(Millis(150 + 7 * i));
+        kill_child(child);
+    }
+}
+
+} // namespace
