@@ -141,7 +141,8 @@ def full():
         Boot("old", [perftest("loop", f"{verb}_lat", 64, ["rox", "rxe"])
                      for verb in ("send", "write")], kernel="6.1", budget=70, rounds=(3, 5)),
         Boot("pair", [*core("pair"), *sockets("pair"), *many_qps("pair", [16], ["rox", "rxe"]),
-                      *services("pair", ["rox", "rxe"])[:3],
+                      # ib_send_bw's server waits for all, and UC does not repeat what the card drops.
+                      *services("pair", ["rox", "rxe"])[:3:2],
                       *(perftest("pair", "write_bw", size, ["rox", "rxe"])
                         for size in (2, 4 * KIB, MIB)),
                       *cpu("pair", ["rox", "rxe"])],
