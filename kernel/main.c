@@ -7,6 +7,7 @@
 
 #include "link.h"
 #include "net/net.h"
+#include "transport/transport.h"
 #include "verbs/odp.h"
 #include "verbs/verbs.h"
 
@@ -15,7 +16,6 @@ MODULE_LICENSE("GPL");
 MODULE_ALIAS_RDMA_LINK("rox");
 
 struct workqueue_struct *rox_wq;
-struct workqueue_struct *rox_engine_wq;
 
 static int __init rox_init(void)
 {
@@ -25,14 +25,12 @@ static int __init rox_init(void)
 	rox_wq = alloc_workqueue("rox", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
 	if (!rox_wq)
 		return -ENOMEM;
-	/* Nothing depends on it: who has no engine rings the doorbell. */
-	err = -ENOMEM;
-	rox_engine_wq = alloc_workqueue("rox_engine", WQ_UNBOUND | WQ_SYSFS, 0);
-	if (!rox_engine_wq)
+	err = rox_engine_init();
+	if (err)
 		goto free_wq;
 	err = rox_odp_init();
 	if (err)
-		goto free_engine_wq;
+		goto exit_engine;
 	err = rox_qp_table_init();
 	if (err)
 		goto exit_odp;
@@ -56,8 +54,8 @@ free_qp_table:
 	rox_qp_table_exit();
 exit_odp:
 	rox_odp_exit();
-free_engine_wq:
-	destroy_workqueue(rox_engine_wq);
+exit_engine:
+	rox_engine_exit();
 free_wq:
 	destroy_workqueue(rox_wq);
 	return err;
@@ -71,7 +69,7 @@ static void __exit rox_exit(void)
 	rox_net_exit();
 	rox_qp_table_exit();
 	rox_odp_exit();
-	destroy_workqueue(rox_engine_wq);
+	rox_engine_exit();
 	destroy_workqueue(rox_wq);
 	/* Callbacks of call_rcu() are code of this module. */
 	rcu_barrier();

@@ -134,7 +134,5 @@ static inline struct rox_dev *to_rox_dev(struct ib_device *ibdev)
 
 /* For what may not run in softirq context; ordered per item, unbound. Owned by main.c. */
 extern struct workqueue_struct *rox_wq;
-/* For what watches send queues; of normal priority. */
-extern struct workqueue_struct *rox_engine_wq;
 
 #endif /* ROX_H */

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The engine that stays awake: rings the doorbell of a busy send queue in the
- * program's place, from a CPU that has nothing else to do.
+ * The engine that stays awake: rings the doorbells of busy send queues in the
+ * programs' place, from a CPU that has nothing else to do.
  *
  * A doorbell is a system call, and sends on the program's own CPU. When they come
- * so fast that a CPU which looks at the producer index would hardly ever wait, a
- * worker does that: it runs the send side each time the index has moved, as the
+ * so fast that a CPU which looks at the producer indices would hardly ever wait, a
+ * worker does that: it runs a send side each time its index has moved, as the
  * doorbell would have, and while it does so ROX_RING_NEED_WAKEUP is not set.
+ *
+ * Each CPU has an engine for the queues whose doorbells are rung there: what one
+ * CPU posts, another one can send. So the queues that a thread takes turns with
+ * have one engine, and threads on several CPUs do not wait for each other's.
  *
  * No post is lost, because there is always somebody who will look at the index:
  *
@@ -23,22 +27,57 @@
  *   the index after it.
  * - In a state other than RTS runs pay no heed to @watched.
  */
+#include <linux/llist.h>
 #include <linux/moduleparam.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/sched/stat.h>
 #include "internal.h"
 
 /* Whatever is asked for, an idle CPU is not kept longer than this for nothing. */
 #define ROX_SPIN_MAX_US 1000U
-/* Looks at the index for each look at the clock. */
+/* Looks at the indices for each look at the clock. */
 #define ROX_SPIN_LOOKS 8
 /* Without a call of the scheduler; RCU, for one, waits for that. */
 #define ROX_STINT_NS (2 * NSEC_PER_MSEC)
 /* After it was started in vain: no CPU was idle. */
 #define ROX_ENGINE_REST max(HZ / 50, 1)
+/* Queues that it looks at in turn: the more, the longer a post waits. */
+#define ROX_ENGINE_QUEUES 64
+
+/**
+ * struct rox_engine - watches busy send queues
+ * @work: does, while it runs
+ * @lock: protects @watches and @count; held while it watches
+ * @watches: struct rox_watch of the queues
+ * @count: how many
+ * @joining: those that are to be watched as well
+ * @leaving: QPs that are being destroyed and wait for @lock
+ * @awake: @work runs
+ * @rings: doorbells on this CPU in the jiffy @since
+ * @since: see @rings
+ * @rest: when @work may be started next, in jiffies
+ */
+struct rox_engine {
+	struct work_struct work;
+	struct mutex lock;
+	struct list_head watches;
+	unsigned int count;
+	struct llist_head joining;
+	atomic_t leaving;
+	bool awake;
+	u32 rings;
+	unsigned long since;
+	unsigned long rest;
+};
+
+static DEFINE_PER_CPU(struct rox_engine, rox_engines);
+
+static struct workqueue_struct *rox_engine_wq;
 
 static unsigned int spin_us = 50;
 module_param(spin_us, uint, 0644);
-MODULE_PARM_DESC(spin_us, "Watch a busy send queue from an idle CPU until nothing has come for so many microseconds (default: 50, at most 1000; 0: never)");
+MODULE_PARM_DESC(spin_us, "Watch busy send queues from an idle CPU until nothing has come for so many microseconds (default: 50, at most 1000; 0: never)");
 
 static u32 rox_spin_us(void)
 {
@@ -48,66 +87,126 @@ static u32 rox_spin_us(void)
 	return min(READ_ONCE(spin_us), ROX_SPIN_MAX_US);
 }
 
+static struct rox_qp *rox_watch_qp(const struct rox_watch *watch)
+{
+	return container_of(watch, struct rox_qp, send.watch);
+}
+
 /*
  * May the engine keep the CPU? Not if anybody else could use it: the first that
  * waits for this CPU ends it, whatever the priorities.
  */
-static bool rox_engine_may_stay(const struct rox_qp *qp)
+static bool rox_engine_may_stay(void)
 {
-	return rox_spin_us() && single_task_running() && !need_resched() &&
-	       READ_ONCE(qp->send.engine.watched) && rox_qp_state(qp) == IB_QPS_RTS;
+	return rox_spin_us() && single_task_running() && !need_resched();
 }
 
-/* Return: true if the producer index is not @seen any more, false if it is time to end. */
-static bool rox_engine_watch(const struct rox_qp *qp, u32 seen)
+/* One run of the side. Return: true if there was, or may be, something to do. */
+static bool rox_watch_turn(struct rox_watch *watch)
 {
-	const u32 *producer = &qp->sq.ctrl->producer;
-	u64 until;
-	int looks;
-
-	if (READ_ONCE(*producer) != seen)
-		return true;
-	until = ktime_get_ns() + rox_spin_us() * NSEC_PER_USEC;
-	do {
-		for (looks = 0; looks < ROX_SPIN_LOOKS; looks++) {
-			if (READ_ONCE(*producer) != seen)
-				return true;
-			cpu_relax();
-		}
-	} while (rox_engine_may_stay(qp) && ktime_get_ns() < until);
-	return false;
-}
-
-/*
- * One run of the side. Return: true if there is, or may be, more to do; @seen is
- * what the producer index was when it was known that there is not.
- */
-static bool rox_engine_turn(struct rox_qp *qp, u32 *seen)
-{
-	u32 producer;
+	struct rox_qp *qp = rox_watch_qp(watch);
+	u32 producer, seen;
 
 	/* Before the run: what comes during it may come too late for it. */
-	*seen = READ_ONCE(qp->sq.ctrl->producer);
+	seen = READ_ONCE(qp->sq.ctrl->producer);
 	rox_side_announce(&qp->send.side, ROX_WORK_RUN);
-	if (rox_side_turn(&qp->send.side))
-		return true;
-	/* Most often it was not too late; then the next run is for what comes now. */
-	producer = READ_ONCE(qp->sq.ctrl->producer);
-	if (producer == READ_ONCE(qp->sq.index))
-		*seen = producer;
-	return false;
+	watch->more = rox_side_turn(&qp->send.side);
+	if (!watch->more) {
+		/* Most often it was not too late; then the next run is for what comes now. */
+		producer = READ_ONCE(qp->sq.ctrl->producer);
+		if (producer == READ_ONCE(qp->sq.index))
+			seen = producer;
+	}
+	if (!watch->more && watch->seen == seen)
+		return false;
+	watch->seen = seen;
+	watch->useful = true;
+	return true;
+}
+
+static void rox_watch_begin(struct rox_watch *watch)
+{
+	watch->useful = false;
+	watch->seen = READ_ONCE(rox_watch_qp(watch)->sq.index);
+	WRITE_ONCE(watch->watched, true);
+	rox_watch_turn(watch);
+}
+
+/* From now on the doorbell is to be rung. */
+static void rox_watch_end(struct rox_watch *watch)
+{
+	WRITE_ONCE(watch->watched, false);
+	/* Before the bit that announces the last turn: see at the top. */
+	smp_mb();
+	rox_watch_turn(watch);
+}
+
+/* With the lock. The QP may be gone at once. */
+static void rox_watch_forget(struct rox_engine *engine, struct rox_watch *watch)
+{
+	list_del(&watch->entry);
+	engine->count--;
+	clear_bit_unlock(0, &watch->joined);
+}
+
+/* Takes in who has joined; they are not watched yet. With the lock. */
+static void rox_engine_take(struct rox_engine *engine, struct list_head *taken)
+{
+	struct rox_watch *watch, *next;
+
+	llist_for_each_entry_safe(watch, next, llist_del_all(&engine->joining), join) {
+		watch->more = false;
+		list_add_tail(&watch->entry, taken);
+		if (engine->count++ >= ROX_ENGINE_QUEUES)
+			rox_watch_forget(engine, watch);
+	}
+}
+
+/* Those who join while it watches. */
+static void rox_engine_admit(struct rox_engine *engine)
+{
+	struct rox_watch *watch;
+	LIST_HEAD(taken);
+
+	rox_engine_take(engine, &taken);
+	list_for_each_entry(watch, &taken, entry)
+		rox_watch_begin(watch);
+	list_splice_tail(&taken, &engine->watches);
+}
+
+/* Looks at each queue once. Return: true if one of them had something to do. */
+static bool rox_engine_look(struct rox_engine *engine)
+{
+	struct rox_watch *watch, *next;
+	struct rox_qp *qp;
+	bool found = false;
+
+	list_for_each_entry_safe(watch, next, &engine->watches, entry) {
+		qp = rox_watch_qp(watch);
+		if (unlikely(!READ_ONCE(watch->watched) || rox_qp_state(qp) != IB_QPS_RTS)) {
+			rox_watch_end(watch);
+			if (!watch->more)
+				rox_watch_forget(engine, watch);
+			continue;
+		}
+		if (watch->more || READ_ONCE(qp->sq.ctrl->producer) != watch->seen)
+			found |= rox_watch_turn(watch);
+	}
+	return found;
 }
 
 /**
  * enum rox_stint - how the engine's time on its CPU ended
- * @ROX_STINT_IDLE: nothing has come for long enough, or never
- * @ROX_STINT_ENDED: somebody else wants the CPU, or it is time to call the scheduler
- * @ROX_STINT_MORE: as before, and there is something to do at once
+ * @ROX_STINT_VAIN: there was none, somebody else wants the CPU
+ * @ROX_STINT_IDLE: nothing has come for long enough
+ * @ROX_STINT_CUT: somebody else wants the CPU, or a QP is being destroyed
+ * @ROX_STINT_WHOLE: it is time to call the scheduler
  */
 enum rox_stint {
+	ROX_STINT_VAIN,
 	ROX_STINT_IDLE,
-	ROX_STINT_ENDED,
-	ROX_STINT_MORE,
+	ROX_STINT_CUT,
+	ROX_STINT_WHOLE,
 };
 
 /*
@@ -115,58 +214,85 @@ enum rox_stint {
  * aside while the program believes that it is watched. Softirqs get in after each
  * turn.
  */
-static enum rox_stint rox_engine_stint(struct rox_qp *qp)
+static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 {
-	struct rox_engine *engine = &qp->send.engine;
-	u64 until = ktime_get_ns() + ROX_STINT_NS;
-	bool useful = false, idle = false, more;
-	u32 seen;
+	u64 now = ktime_get_ns();
+	u64 end = now + ROX_STINT_NS;
+	u64 until = now + rox_spin_us() * NSEC_PER_USEC;
+	struct rox_watch *watch;
+	bool found;
+	int looks;
 
-	preempt_disable();
-	WRITE_ONCE(engine->watched, true);
-	while (!idle && rox_engine_may_stay(qp) && ktime_get_ns() < until) {
-		if (rox_engine_turn(qp, &seen) || rox_engine_watch(qp, seen))
-			useful = true;
-		else
-			idle = rox_engine_may_stay(qp);
+	if (!rox_engine_may_stay())
+		return ROX_STINT_VAIN;
+	list_for_each_entry(watch, &engine->watches, entry)
+		rox_watch_begin(watch);
+	while (!list_empty(&engine->watches)) {
+		found = rox_engine_look(engine);
+		for (looks = 1; looks < ROX_SPIN_LOOKS && !found; looks++) {
+			cpu_relax();
+			found = rox_engine_look(engine);
+		}
+		now = ktime_get_ns();
+		if (found)
+			until = now + rox_spin_us() * NSEC_PER_USEC;
+		if (now >= end)
+			return ROX_STINT_WHOLE;
+		if (!rox_engine_may_stay() || atomic_read(&engine->leaving))
+			return ROX_STINT_CUT;
+		if (now >= until)
+			break;
+		if (!llist_empty(&engine->joining))
+			rox_engine_admit(engine);
 	}
-	WRITE_ONCE(engine->watched, false);
-	/* Before the bit that announces the last turn: see at the top. */
-	smp_mb__before_atomic();
-	more = rox_engine_turn(qp, &seen);
-	preempt_enable();
-	if (more)
-		return ROX_STINT_MORE;
-	return useful && !idle ? ROX_STINT_ENDED : ROX_STINT_IDLE;
+	return ROX_STINT_IDLE;
 }
 
 /*
- * A stint that others have ended goes on when they had the CPU, if there was work;
- * those who still want it then end it before there is any. What a stint has left
- * is done in the next, as the side's own worker would do it: the two would only
- * take the CPU from each other.
+ * A stint that others have ended goes on when they had the CPU; if they still want
+ * it then, there is none. What a stint has left is done after it, or in the next, as
+ * the side's own worker would do it: the two would only take the CPU from each
+ * other. Who had nothing to do in a whole stint is watched no longer.
  */
-static void rox_engine_work(struct work_struct *work)
+static enum rox_stint rox_engine_stint(struct rox_engine *engine)
 {
-	struct rox_send *send = container_of(work, struct rox_send, engine.work);
-	struct rox_qp *qp = container_of(send, struct rox_qp, send);
+	struct rox_watch *watch, *next;
 	enum rox_stint ended;
-	bool useful = false;
 
-	while ((ended = rox_engine_stint(qp)) != ROX_STINT_IDLE) {
-		useful = true;
-		schedule();
+	preempt_disable();
+	ended = rox_engine_watch(engine);
+	preempt_enable();
+	list_for_each_entry_safe(watch, next, &engine->watches, entry) {
+		rox_watch_end(watch);
+		if (watch->more)
+			continue;
+		if (ended <= ROX_STINT_IDLE || (ended == ROX_STINT_WHOLE && !watch->useful))
+			rox_watch_forget(engine, watch);
+		cond_resched();
 	}
-	if (!useful)
-		WRITE_ONCE(send->engine.rest, jiffies + ROX_ENGINE_REST);
+	return ended;
 }
 
-void rox_engine_init(struct rox_qp *qp)
+static void rox_engine_work(struct work_struct *work)
 {
-	struct rox_engine *engine = &qp->send.engine;
+	struct rox_engine *engine = container_of(work, struct rox_engine, work);
+	bool vain = false, useful = false, goes_on;
 
-	INIT_WORK(&engine->work, rox_engine_work);
-	engine->rest = jiffies;
+	WRITE_ONCE(engine->awake, true);
+	do {
+		mutex_lock(&engine->lock);
+		rox_engine_take(engine, &engine->watches);
+		if (!list_empty(&engine->watches)) {
+			vain = rox_engine_stint(engine) == ROX_STINT_VAIN;
+			useful |= !vain;
+		}
+		goes_on = !list_empty(&engine->watches);
+		mutex_unlock(&engine->lock);
+		schedule();
+	} while (goes_on);
+	WRITE_ONCE(engine->awake, false);
+	if (vain && !useful)
+		WRITE_ONCE(engine->rest, jiffies + ROX_ENGINE_REST);
 }
 
 /*
@@ -174,9 +300,8 @@ void rox_engine_init(struct rox_qp *qp)
  * wait for it. Counted by the jiffy, without a lock: a count that is somewhat wrong
  * starts the engine somewhat too early or too late.
  */
-void rox_engine_rung(struct rox_qp *qp)
+static bool rox_engine_wakes(struct rox_engine *engine)
 {
-	struct rox_engine *engine = &qp->send.engine;
 	unsigned long now = jiffies;
 	u32 rings = 0;
 
@@ -186,13 +311,66 @@ void rox_engine_rung(struct rox_qp *qp)
 		WRITE_ONCE(engine->since, now);
 	WRITE_ONCE(engine->rings, ++rings);
 	if (likely(rings * rox_spin_us() <= 2 * (USEC_PER_SEC / HZ)))
-		return;
+		return false;
 	WRITE_ONCE(engine->rings, 0);
-	if (num_online_cpus() > 1 && !time_before(now, READ_ONCE(engine->rest)))
-		queue_work(rox_engine_wq, &engine->work);
+	return num_online_cpus() > 1 && !time_before(now, READ_ONCE(engine->rest));
 }
 
-void rox_engine_stop(struct rox_qp *qp)
+void rox_engine_rung(struct rox_qp *qp)
 {
-	cancel_work_sync(&qp->send.engine.work);
+	/* Whoever moves to another CPU now has been on this one a moment ago. */
+	struct rox_engine *engine = raw_cpu_ptr(&rox_engines);
+	struct rox_watch *watch = &qp->send.watch;
+
+	if (!READ_ONCE(engine->awake) && likely(!rox_engine_wakes(engine)))
+		return;
+	if (!rox_spin_us() || test_and_set_bit(0, &watch->joined))
+		return;
+	watch->engine = engine;
+	llist_add(&watch->join, &engine->joining);
+	queue_work(rox_engine_wq, &engine->work);
+}
+
+void rox_engine_leave(struct rox_qp *qp)
+{
+	struct rox_watch *watch = &qp->send.watch;
+	struct rox_engine *engine;
+
+	if (!smp_load_acquire(&watch->joined))
+		return;
+	engine = watch->engine;
+	atomic_inc(&engine->leaving);
+	mutex_lock(&engine->lock);
+	atomic_dec(&engine->leaving);
+	/* It may not have been taken in yet; then it is the engine's next work. */
+	rox_engine_take(engine, &engine->watches);
+	if (test_bit(0, &watch->joined))
+		rox_watch_forget(engine, watch);
+	mutex_unlock(&engine->lock);
+}
+
+int rox_engine_init(void)
+{
+	struct rox_engine *engine;
+	int cpu;
+
+	/* Nothing depends on it: who has no engine rings the doorbell. */
+	rox_engine_wq = alloc_workqueue("rox_engine", WQ_UNBOUND | WQ_SYSFS, 0);
+	if (!rox_engine_wq)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu) {
+		engine = per_cpu_ptr(&rox_engines, cpu);
+		INIT_WORK(&engine->work, rox_engine_work);
+		mutex_init(&engine->lock);
+		INIT_LIST_HEAD(&engine->watches);
+		init_llist_head(&engine->joining);
+		engine->rest = jiffies;
+	}
+	return 0;
+}
+
+/* There are no QPs any more. */
+void rox_engine_exit(void)
+{
+	destroy_workqueue(rox_engine_wq);
 }

@@ -98,11 +98,10 @@ void rox_side_lock(struct rox_side *side);
 void rox_side_unlock(struct rox_side *side);
 
 /* engine.c */
-void rox_engine_init(struct rox_qp *qp);
 /* The program has rung the doorbell of the send queue. Any context. */
 void rox_engine_rung(struct rox_qp *qp);
 /* Process context, sleeps; the QP is in RESET for good and its doorbell is not rung any more. */
-void rox_engine_stop(struct rox_qp *qp);
+void rox_engine_leave(struct rox_qp *qp);
 
 /* fault.c */
 /* Bytes that are faulted in at once, if the work request names so many. */

@@ -465,7 +465,7 @@ static bool rox_send_sleep(struct rox_qp *qp)
 
 	if (!qp->sq.entries)
 		return false;
-	if (READ_ONCE(send->engine.watched) && rox_qp_state(qp) == IB_QPS_RTS) {
+	if (READ_ONCE(send->watch.watched) && rox_qp_state(qp) == IB_QPS_RTS) {
 		if (READ_ONCE(ctrl->flags))
 			WRITE_ONCE(ctrl->flags, 0);
 		return false;

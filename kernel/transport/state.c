@@ -140,8 +140,8 @@ static void rox_to_reset(struct rox_qp *qp)
 {
 	rox_side_purge(&qp->send.side);
 	atomic64_set(&qp->send.mail, 0);
-	/* The engine compares indices, which begin anew; it will be started again. */
-	WRITE_ONCE(qp->send.engine.watched, false);
+	/* The engine compares indices, which begin anew; it will join again. */
+	WRITE_ONCE(qp->send.watch.watched, false);
 	qp->send.side.fault.stale = true;
 	qp->recv.side.fault.stale = true;
 	rox_send_drop(qp);
@@ -256,7 +256,6 @@ int rox_transport_init(struct rox_qp *qp)
 	rox_side_init(&qp->recv.side, qp, rox_recv_run);
 	qp->recv.pd = qp->ibqp.pd;
 	rox_timer_init(qp);
-	rox_engine_init(qp);
 	if (qp->sq.entries) {
 		send->stride = ALIGN(sizeof(struct rox_swqe) + qp->sq.stride -
 				     sizeof(struct rox_send_wqe), 16);
@@ -290,7 +289,7 @@ void rox_transport_destroy(struct rox_qp *qp)
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	rox_transport_unlock(qp);
 	/* In RESET nothing arms the timer; both may queue the work once more. */
-	rox_engine_stop(qp);
+	rox_engine_leave(qp);
 	hrtimer_cancel(&qp->send.timer);
 	cancel_work_sync(&qp->send.side.fault.work);
 	cancel_work_sync(&qp->recv.side.fault.work);

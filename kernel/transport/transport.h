@@ -11,6 +11,8 @@
 #define ROX_TRANSPORT_H
 
 #include <linux/hrtimer.h>
+#include <linux/list.h>
+#include <linux/llist.h>
 #include <linux/skbuff.h>
 #include "../net/net.h"
 #include "../verbs/mr.h"
@@ -164,26 +166,34 @@ struct rox_kept {
 	bool unanswered;
 };
 
+struct rox_engine;
+
 /**
- * struct rox_engine - who watches a busy send queue (transport/engine.c)
- * @work: does, while it runs
+ * struct rox_watch - a send queue as an engine sees it (transport/engine.c)
  * @watched: runs of the send side need not have the doorbell rung
- * @rings: doorbells in the jiffy @since
- * @since: see @rings
- * @rest: when @work may be started next, in jiffies
+ * @more: the last run has left something to do
+ * @useful: there was something to do in this stint
+ * @seen: what the producer index was when it was known that there was no more
+ * @joined: bit 0: @engine has it
+ * @engine: if @joined
+ * @join: in the engine's list of those who join
+ * @entry: in the engine's list of those it watches
  */
-struct rox_engine {
-	struct work_struct work;
+struct rox_watch {
 	bool watched;
-	u32 rings;
-	unsigned long since;
-	unsigned long rest;
+	bool more;
+	bool useful;
+	u32 seen;
+	unsigned long joined;
+	struct rox_engine *engine;
+	struct llist_node join;
+	struct list_head entry;
 };
 
 /**
  * struct rox_send - requester and completer; the send side lock protects it
  * @side: lock and run
- * @engine: not under the lock
+ * @watch: not under the lock
  * @wqes: copies of outstanding WQEs: one slot of @stride bytes for each entry of the ring
  * @stride: bytes of a slot
  * @mask: slots - 1
@@ -214,7 +224,7 @@ struct rox_engine {
  */
 struct rox_send {
 	struct rox_side side;
-	struct rox_engine engine;
+	struct rox_watch watch;
 	void *wqes;
 	u32 stride;
 	u32 mask;
@@ -363,6 +373,9 @@ struct rox_resp {
 
 /* ---- called by verbs/qp.c; process context ---- */
 
+/* Of the module: who watches send queues. 0 or -ENOMEM; at the end there are no QPs. */
+int rox_engine_init(void);
+void rox_engine_exit(void);
 /* After the rings exist and caps are known: slots for WQEs, the timer. 0 or -ENOMEM. */
 int rox_transport_init(struct rox_qp *qp);
 /* After the QP is unpublished: stops timers and work, frees all. No completions. */

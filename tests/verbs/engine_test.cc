@@ -252,23 +252,63 @@ TEST_F(EngineCore, SomebodyElseWantsItsCpu)
 }
 
 /// Threads with a QP each; pauses are sleeps, so that engines find CPUs for a while.
+/// Queue pairs with a completion queue each.
+class Queues {
+public:
+    Queues(End &a, End &b, const Buffer &near, const Buffer &far, std::size_t count)
+    {
+        for (std::size_t i = 0; i < count; i++) {
+            cqs_.push_back(std::make_unique<Cq>(a.context.get()));
+            senders_.push_back(std::make_unique<Qp>(a.pd.get(), cqs_[i]->get(), a.recv_cq.get()));
+            receivers_.push_back(
+                std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get()));
+            vt::connect(a.context, *senders_[i], b.context, *receivers_[i]);
+            flows.emplace_back(*senders_[i], *cqs_[i], near, far);
+        }
+    }
+
+    void destroy(std::size_t i)
+    {
+        flows[i].reap_to(0);
+        ASSERT_EQ(senders_[i]->destroy(), 0);
+    }
+
+    std::uint64_t posted() const
+    {
+        std::uint64_t sum = 0;
+        for (const Flow &flow : flows)
+            sum += flow.posted();
+        return sum;
+    }
+
+    /// One thread that takes turns with all from @p first on.
+    void turns(int rounds, std::size_t first = 0)
+    {
+        while (rounds--)
+            for (std::size_t i = first; i < flows.size(); i++)
+                flows[i].post();
+        for (std::size_t i = first; i < flows.size(); i++) {
+            flows[i].reap_to(0);
+            EXPECT_EQ(flows[i].failed(), 0U);
+        }
+    }
+
+    std::vector<Flow> flows;
+
+private:
+    std::vector<std::unique_ptr<Cq>> cqs_;
+    std::vector<std::unique_ptr<Qp>> senders_;
+    std::vector<std::unique_ptr<Qp>> receivers_;
+};
+
 TEST_F(EngineCore, SeveralQps)
 {
-    constexpr std::size_t kThreads = 3;
-    std::vector<std::unique_ptr<Cq>> cqs;
-    std::vector<std::unique_ptr<Qp>> senders;
-    std::vector<std::unique_ptr<Qp>> receivers;
-    for (std::size_t i = 0; i < kThreads; i++) {
-        cqs.push_back(std::make_unique<Cq>(a.context.get()));
-        senders.push_back(std::make_unique<Qp>(a.pd.get(), cqs[i]->get(), a.recv_cq.get()));
-        receivers.push_back(std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get()));
-        vt::connect(a.context, *senders[i], b.context, *receivers[i]);
-    }
+    Queues queues(a, b, near, far, 3);
     Spin spin(400);
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < kThreads; i++)
+    for (std::size_t i = 0; i < queues.flows.size(); i++)
         threads.emplace_back([&, i] {
-            Flow small(*senders[i], *cqs[i], near, far);
+            Flow &small = queues.flows[i];
             std::minstd_rand random(static_cast<unsigned>(i) + 6);
             try {
                 for (Deadline end(1200ms); !end.passed();) {
@@ -283,6 +323,38 @@ TEST_F(EngineCore, SeveralQps)
         });
     for (std::thread &thread : threads)
         thread.join();
+}
+
+TEST_F(EngineCore, WatchesWhatAThreadTakesTurnsWith)
+{
+    Queues queues(a, b, near, far, 16);
+    Spin spin(1000);
+    std::uint64_t before = doorbells();
+    auto elided = [&] {
+        queues.turns(40);
+        return queues.posted() > doorbells() - before + 1000;
+    };
+    EXPECT_TRUE(eventually(elided, 4 * kPatience))
+        << queues.posted() << " posts, " << doorbells() - before << " doorbells";
+}
+
+/// It watches 64.
+TEST_F(EngineCore, MoreQpsThanItWatches)
+{
+    Queues queues(a, b, near, far, 80);
+    Spin spin(1000);
+    for (Deadline end(1s); !end.passed();)
+        queues.turns(10);
+}
+
+TEST_F(EngineCore, OneOfSeveralQpsIsDestroyed)
+{
+    Queues queues(a, b, near, far, 12);
+    Spin spin(1000);
+    for (std::size_t i = 0; i < queues.flows.size(); i++) {
+        queues.turns(60, i);
+        queues.destroy(i);
+    }
 }
 
 TEST_F(EngineCore, SeveralThreadsOnOneQp)
