@@ -60,7 +60,7 @@
  */
 struct rox_engine {
 	struct work_struct work;
-	struct mutex lock;
+	struct mutex lock;	/* @watches, @count */
 	struct list_head watches;
 	unsigned int count;
 	struct llist_head joining;
@@ -336,6 +336,7 @@ void rox_engine_leave(struct rox_qp *qp)
 	struct rox_watch *watch = &qp->send.watch;
 	struct rox_engine *engine;
 
+	/* The engine's last access comes before it clears the bit. */
 	if (!smp_load_acquire(&watch->joined))
 		return;
 	engine = watch->engine;
