@@ -64,6 +64,7 @@ struct rox_qp_slot;
  * @counter_sets: those of QPs that are counted by themselves, by counter ID
  * @had_sets: there was one
  * @optional: bits of the optional counters that are switched on
+ * @early_bytes: of memory in requests that its QPs keep until their turn
  * @port_lock: protects @port_up and @mtu
  * @port_up: what was last announced by a port event
  * @mtu: active MTU as last derived from the netdev
@@ -102,6 +103,8 @@ struct rox_dev {
 	struct xarray counter_sets;
 	bool had_sets;
 	unsigned long optional;
+
+	atomic_t early_bytes;
 
 	spinlock_t port_lock;	/* @port_up, @mtu */
 	bool port_up;

@@ -206,6 +206,7 @@ static void accept_run(struct rox_qp *qp, const struct rox_run *run, struct sk_b
 	cb->first = run->first;
 	cb->count = run->count;
 	cb->local = false;
+	cb->checked = false;
 
 	if (run->service == ROX_SERVICE_CNP)
 		take_cnp(skb);

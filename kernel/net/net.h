@@ -196,7 +196,9 @@ struct rox_pkt {
  * @qp: whose they are; it keeps the frame, or whoever has the frame keeps it
  * @first: number of the first packet
  * @count: packets from there
+ * @psn: kept by a responder until its turn: PSN of the first packet
  * @local: came without a wire: a struct rox_local_hdr and the payload
+ * @checked: its packets have been walked before: they are good, and counted
  *
  * A frame with packets for more than one QP (put together by GRO) becomes one
  * clone for each run of packets for the same QP.
@@ -205,7 +207,9 @@ struct rox_skb_cb {
 	struct rox_qp *qp;
 	u32 first;
 	u32 count;
+	u32 psn;
 	bool local;
+	bool checked;
 };
 
 static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
@@ -253,6 +257,8 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb);
  * the ICRC. Packets that fail are counted and passed over. false at the end.
  */
 bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt);
+/* Ends the walk where it is: the frame has no packets but those that are left, if any. */
+bool rox_rx_cut(struct rox_rx *rx);
 
 /* Addresses of a frame (IPv4 mapped into IPv6). */
 void rox_skb_addrs(const struct sk_buff *skb, struct in6_addr *saddr, struct in6_addr *daddr);

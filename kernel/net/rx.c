@@ -255,7 +255,7 @@ static bool next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
 
 		if (!parse(rx, pkt, len, whole, bth))
 			rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
-		else if (!icrc_ok(rx, len, whole, bth))
+		else if (!rox_skb_cb(rx->skb)->checked && !icrc_ok(rx, len, whole, bth))
 			rox_qp_count(qp, ROX_CNT_RX_ICRC);
 		else
 			found = true;
@@ -281,8 +281,23 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
 
 	if (!(cb->local ? next_local(rx, pkt) : next_wire(rx, pkt)))
 		return false;
+	if (unlikely(cb->checked))
+		return true;
 	rox_qp_count_add(cb->qp, ROX_CNT_RX_PKTS, pkt->npkts);
 	rox_qp_count_add(cb->qp, ROX_CNT_RX_BYTES, pkt->payload_len);
+	return true;
+}
+
+bool rox_rx_cut(struct rox_rx *rx)
+{
+	struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
+
+	if (!rx->left)
+		return false;
+	if (!cb->local) {
+		cb->count -= rx->index - cb->first;
+		cb->first = rx->index;
+	}
 	return true;
 }
 

@@ -37,6 +37,7 @@ static const struct rdma_stat_desc rox_stat_descs[ROX_CNT_MAX] = {
 	[ROX_CNT_RX_ATOMIC_REQ].name = "rx_atomic_requests",
 	[ROX_CNT_OUT_OF_BUFFER].name = "out_of_buffer",
 	[ROX_CNT_OUT_OF_SEQUENCE].name = "out_of_sequence",
+	[ROX_CNT_RX_EARLY].name = "rx_early_kept",
 	[ROX_CNT_DUPLICATE_REQ].name = "duplicate_request",
 	[ROX_CNT_RNR_NAK_SENT].name = "rnr_nak_sent",
 	[ROX_CNT_RNR_NAK_RETRY_ERR].name = "rnr_nak_retry_err",

@@ -129,7 +129,7 @@ static bool rox_recv_direct(struct rox_qp *qp, const struct rox_pkt *pkt)
 	/* Where the sender goes on, it sees to it that the last one is answered. */
 	if (recv->ack_due && !pkt->burst->more && rox_can_receive(qp))
 		rox_ack_direct(qp, pkt->burst->qp);
-	if (recv->read.active)
+	if (recv->read.active || rox_early_due(qp))
 		set_bit(ilog2(ROX_WORK_RUN), &recv->side.pending);
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_leave(qp);

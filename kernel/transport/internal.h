@@ -20,6 +20,10 @@
 /* Frames, and bytes of memory in them, that wait for a side that is busy; more are lost. */
 #define ROX_MAX_RXQ		4096
 #define ROX_MAX_RXQ_BYTES	SZ_16M
+/* How far ahead a request may be to be kept, and bytes of memory in what a QP and a device keep. */
+#define ROX_EARLY_PSNS		4096
+#define ROX_EARLY_QP_BYTES	((u32)SZ_2M)
+#define ROX_EARLY_DEV_BYTES	SZ_64M
 /* Bytes in flight per RC QP, and the least number of packets. */
 #define ROX_WINDOW_BYTES	(512U * 1024)
 #define ROX_WINDOW_MIN_PKTS	64U
@@ -91,6 +95,8 @@ void rox_side_doorbell(struct rox_side *side);
 bool rox_side_try(struct rox_side *side);
 void rox_side_release(struct rox_side *side);
 struct sk_buff *rox_side_next_frame(struct rox_side *side);
+/* A frame that was taken comes before all that wait. */
+void rox_side_put_back(struct rox_side *side, struct sk_buff *skb);
 void rox_side_purge(struct rox_side *side);
 
 /* Process context: keeps the data path out, lets it in again (and runs what was announced). */
@@ -252,6 +258,26 @@ void rox_established(struct rox_qp *qp);
 void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Drops all frames that wait. */
 void rox_recv_purge(struct rox_qp *qp);
+
+/* resp_early.c: requests of RC that come before their turn */
+enum rox_early {
+	ROX_EARLY_KEPT,
+	ROX_EARLY_REPEATED,	/* the same is kept */
+	ROX_EARLY_LOST,		/* too far ahead, or no room */
+};
+
+/* @pkt is ahead of epsn, and the last one that was taken from recv.rx. */
+enum rox_early rox_early_keep(struct rox_qp *qp, const struct rox_pkt *pkt);
+bool rox_early_first_due(struct rox_qp *qp);
+/* The frame that rox_early_due() has found, for recv.rx. */
+struct sk_buff *rox_early_take(struct rox_qp *qp);
+void rox_early_purge(struct rox_qp *qp);
+
+/* Has the turn of a packet come that is kept? */
+static inline bool rox_early_due(struct rox_qp *qp)
+{
+	return unlikely(!RB_EMPTY_ROOT(&qp->recv.early)) && rox_early_first_due(qp);
+}
 
 /* resp_exec.c: SEND and WRITE for RC and UC */
 /* What a packet was found to be; anything but OK and DROP ends an RC connection. */

@@ -5,22 +5,31 @@
  */
 #include "internal.h"
 
+/* @psn has come, or lies here, and the expected one is missing. */
+static void rox_gap(struct rox_qp *qp, u32 psn)
+{
+	qp->recv.nak_sent = true;
+	qp->recv.ooo_psn = psn;
+	rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_PSN_SEQ, qp->recv.epsn);
+}
+
 /*
  * A packet after the expected one: one NAK for the gap. Packets behind the gap
  * come in ascending order; when the order goes back, the sender has begun anew
- * and has lost a packet again.
+ * and has lost a packet again. One that was not there the first time may also
+ * have been overtaken on the way: that one says nothing.
  */
-static void rox_out_of_sequence(struct rox_qp *qp, u32 psn)
+static void rox_out_of_sequence(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
-	bool again = !recv->nak_sent || rox_psn_diff(psn, recv->ooo_psn) <= 0;
+	bool back = rox_psn_diff(pkt->bth.psn, recv->ooo_psn) <= 0;
+	enum rox_early early = rox_early_keep(qp, pkt);
 
 	rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
-	recv->ooo_psn = psn;
-	if (!again)
-		return;
-	recv->nak_sent = true;
-	rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_PSN_SEQ, recv->epsn);
+	if (!recv->nak_sent || (back && early != ROX_EARLY_KEPT))
+		rox_gap(qp, pkt->bth.psn);
+	else
+		recv->ooo_psn = pkt->bth.psn;
 }
 
 /* FIRST and ONLY begin a message, MIDDLE and LAST go on with one of their kind. */
@@ -109,6 +118,35 @@ void rox_established(struct rox_qp *qp)
 		rox_qp_event(qp, IB_EVENT_COMM_EST);
 }
 
+/* What is to be done about a request that was in sequence. */
+static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum rox_verdict v)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	switch (v) {
+	case ROX_V_OK:
+		break;
+	case ROX_V_RNR:
+		/* What follows is out of sequence and needs no NAK of its own. */
+		recv->nak_sent = true;
+		recv->ooo_psn = pkt->bth.psn;
+		rox_qp_count(qp, ROX_CNT_RNR_NAK_SENT);
+		rox_nak_send(qp, ROX_AETH_RNR | qp->attr.min_rnr_timer, recv->epsn);
+		break;
+	case ROX_V_HOLD:
+		rox_recv_hold(qp, pkt);
+		break;
+	case ROX_V_DROP:
+		/* The sender need not send again what lies here, and then nobody misses this one. */
+		if (!RB_EMPTY_ROOT(&recv->early))
+			rox_gap(qp, pkt->bth.psn);
+		break;
+	default:
+		rox_refuse(qp, v);
+		break;
+	}
+}
+
 static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -116,8 +154,8 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 	struct rox_pkt rest;
 	enum rox_verdict v;
 
-	if (ahead > 0) {
-		rox_out_of_sequence(qp, pkt->bth.psn);
+	if (unlikely(ahead > 0)) {
+		rox_out_of_sequence(qp, pkt);
 		return;
 	}
 	if (ahead < 0 && ahead + (s32)pkt->npkts <= 0) {
@@ -131,17 +169,8 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_established(qp);
 	recv->nak_sent = false;
 	v = rox_execute(qp, pkt);
-	if (v == ROX_V_RNR) {
-		/* What follows is out of sequence and needs no NAK of its own. */
-		recv->nak_sent = true;
-		recv->ooo_psn = pkt->bth.psn;
-		rox_qp_count(qp, ROX_CNT_RNR_NAK_SENT);
-		rox_nak_send(qp, ROX_AETH_RNR | qp->attr.min_rnr_timer, recv->epsn);
-	} else if (unlikely(v == ROX_V_HOLD)) {
-		rox_recv_hold(qp, pkt);
-	} else if (v && v != ROX_V_DROP) {
-		rox_refuse(qp, v);
-	}
+	if (unlikely(v))
+		rox_rc_verdict(qp, pkt, v);
 }
 
 void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
@@ -184,9 +213,22 @@ static int rox_recv_held(struct rox_qp *qp, int bursts)
 	return rox_read_continue(qp, bursts);
 }
 
+/* The rest of the frame in recv->rx comes after what was kept. */
+static void rox_recv_put_back(struct rox_qp *qp)
+{
+	struct rox_rx *rx = &qp->recv.rx;
+
+	if (rox_rx_cut(rx))
+		rox_side_put_back(&qp->recv.side, rx->skb);
+	else
+		consume_skb(rx->skb);
+	rx->skb = NULL;
+}
+
 /*
  * The packets of the frame in recv->rx, until it is used up, a READ needs more
- * bursts than are left, or a packet needs pages; then the frame waits.
+ * bursts than are left, or a packet needs pages; then the frame waits. So it does
+ * when the turn of a packet has come that was kept.
  * Return: bursts that are left.
  */
 static int rox_recv_frame(struct rox_qp *qp, int bursts)
@@ -197,6 +239,10 @@ static int rox_recv_frame(struct rox_qp *qp, int bursts)
 	while (rox_can_receive(qp)) {
 		if (qp->recv.read.active || qp->recv.holding)
 			return 0;
+		if (rox_early_due(qp)) {
+			rox_recv_put_back(qp);
+			return bursts;
+		}
 		if (!rox_rx_next(rx, &pkt))
 			break;
 		rox_recv_packet(qp, &pkt);
@@ -214,7 +260,7 @@ static bool rox_recv_next_frame(struct rox_qp *qp)
 
 	if (qp->recv.rx.skb)
 		return true;
-	skb = rox_side_next_frame(&qp->recv.side);
+	skb = rox_early_due(qp) ? rox_early_take(qp) : rox_side_next_frame(&qp->recv.side);
 	if (!skb)
 		return false;
 	rox_rx_begin(&qp->recv.rx, skb);
@@ -226,6 +272,7 @@ void rox_recv_purge(struct rox_qp *qp)
 	qp->recv.holding = false;
 	kfree_skb(qp->recv.rx.skb);
 	qp->recv.rx.skb = NULL;
+	rox_early_purge(qp);
 	rox_side_purge(&qp->recv.side);
 }
 
@@ -245,7 +292,7 @@ static bool rox_recv_work(struct rox_qp *qp)
 	if (rox_can_receive(qp)) {
 		if (recv->ack_due)
 			rox_ack_send(qp);
-		return (recv->read.active || recv->rx.skb ||
+		return (recv->read.active || recv->rx.skb || rox_early_due(qp) ||
 			!skb_queue_empty(&recv->side.rxq)) && !rox_fault_busy(&recv->side);
 	}
 	rox_recv_purge(qp);

@@ -317,6 +317,16 @@ struct sk_buff *rox_side_next_frame(struct rox_side *side)
 	return skb;
 }
 
+void rox_side_put_back(struct rox_side *side, struct sk_buff *skb)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&side->rxq.lock, flags);
+	side->rxq_bytes += skb->truesize;
+	__skb_queue_head(&side->rxq, skb);
+	spin_unlock_irqrestore(&side->rxq.lock, flags);
+}
+
 void rox_side_purge(struct rox_side *side)
 {
 	struct sk_buff *skb;

@@ -339,6 +339,8 @@ struct rox_read_job {
  * @xsrq: XRC: the SRQ that the packet names, with a reference, during one run only
  * @srq: XRC: the SRQ of the message under way, or of the last one
  * @rx: the frame that is being processed, if its skb is not NULL
+ * @early: frames ahead of @epsn, by PSN (transport/resp_early.c)
+ * @early_bytes: of memory in them
  * @holding: @held, a packet of that frame, waits for pages
  * @held: see @holding
  */
@@ -367,6 +369,8 @@ struct rox_resp {
 	struct rox_srq *xsrq;
 	struct rox_srq_name srq;
 	struct rox_rx rx;
+	struct rb_root early;
+	u32 early_bytes;
 	bool holding;
 	struct rox_pkt held;
 };

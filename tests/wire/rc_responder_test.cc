@@ -362,12 +362,17 @@ TEST_F(RcPsn, AheadOfTheExpectedOneIsNakedOnce)
         line->send(packet);
     }
     EXPECT_TRUE(line->gets(line->nak(kNakSequence, missing)));
-    accepted(first);
-    EXPECT_TRUE(vt::filled(target.bytes(0, 4), 1));
     EXPECT_TRUE(vt::all(target.bytes(64, 4), 0));
+    // Three of them have waited for this one: rc_early.
+    line->msn = 4;
+    EXPECT_TRUE(line->answers(first, line->ack(psn_add(missing, 3))));
+    line->psn = psn_add(missing, 4);
+    EXPECT_TRUE(vt::filled(target.bytes(0, 4), 1));
+    EXPECT_TRUE(vt::filled(target.bytes(64, 4), 9));
+    EXPECT_TRUE(line->alive());
     // The next gap has its own.
     Packet packet = line->request(kWriteOnly, at(64, 4), pattern(4, 9));
-    packet.psn = psn_add(packet.psn, 1);
+    packet.psn = psn_add(packet.psn, 0x10000);
     EXPECT_TRUE(line->answers(packet, line->nak(kNakSequence, line->psn)));
     EXPECT_TRUE(line->alive());
 }
@@ -559,8 +564,8 @@ TEST_F(RcRnr, NakHasTheTimerOfTheQp)
     }
 }
 
-// Nothing of a message without a receive is carried out, and what follows it needs no NAK.
-TEST_F(RcRnr, WhatFollowsIsDropped)
+// Nothing of a message without a receive is carried out, nor what follows it, which needs no NAK.
+TEST_F(RcRnr, WhatFollowsWaits)
 {
     Packet send = line->request(kSendOnly, {}, pattern(9, 1));
     Packet write = line->request(kWriteOnly, at(0, 9), pattern(9, 2));
@@ -572,9 +577,10 @@ TEST_F(RcRnr, WhatFollowsIsDropped)
     EXPECT_TRUE(vt::all(target.bytes(0, 9), 0));
     post(1);
     line->receives = 0;
-    accepted(send);
-    accepted(write);
+    line->msn = 2;
+    EXPECT_TRUE(line->answers(send, line->ack(write.psn)));
     EXPECT_TRUE(vt::filled(target.bytes(0, 9), 2));
+    EXPECT_TRUE(line->answers(write, line->ack(write.psn)));
 }
 
 TEST_F(RcRnr, EveryRequestThatNeedsAReceive)
