@@ -199,6 +199,11 @@ bool rox_send_run(struct rox_qp *qp, unsigned long work);
 /* The payload of @wqe from byte @offset, as an iterator; ends the former one. */
 struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset);
 void rox_send_iter_end(struct rox_qp *qp);
+/*
+ * Sends @most packets again, or as many as there are in SENDs and WRITEs, from una on, and goes
+ * on where it was. Return: their number.
+ */
+u32 rox_resend(struct rox_qp *qp, u32 most);
 
 /* completer.c */
 void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
@@ -248,6 +253,21 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause);
 /* The same at no cost: a response has come, but found no place. */
 void rox_retry_again(struct rox_qp *qp);
 void rox_retry_rnr(struct rox_qp *qp, u8 timer_code);
+
+/* recovery.c: towards a peer that keeps what comes early */
+void rox_recovery_reset(struct rox_qp *qp);
+/* The requester has gone back. */
+void rox_recovery_rewound(struct rox_qp *qp, enum rox_retry_cause cause);
+/* Closes the gap at una. Return: false if that cannot be done: all is to be sent again. */
+bool rox_recovery_gap(struct rox_qp *qp);
+/* How long to wait for an answer, in ns; no longer than @timeout. */
+u64 rox_recovery_wait(const struct rox_qp *qp, u64 timeout);
+/* Asks the peer how far it is. Return: false if it is to be an ACK timeout, of that length. */
+bool rox_recovery_probe(struct rox_qp *qp, u64 timeout);
+/* Something is outstanding @now. */
+void rox_recovery_watch(struct rox_qp *qp, u64 now);
+/* All before @una is acknowledged, which was not before. */
+void rox_recovery_progress(struct rox_qp *qp, u32 una);
 
 /* responder.c */
 bool rox_recv_run(struct rox_qp *qp, unsigned long work);

@@ -202,20 +202,19 @@ static bool rox_run_goes_on(const struct rox_qp *qp, const struct rox_swqe *wqe,
 	return qp->send.cur + 1 != qp->sq.index || rox_ring_pending(&qp->sq) > 0;
 }
 
-/* SEND and WRITE: as many packets as burst and window take. */
-static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int bursts)
+/* SEND and WRITE: as many packets as a burst takes, and no more than @most. */
+static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most,
+			    bool more)
 {
 	u32 offset = wqe->sent * qp->mtu;
 	struct rox_burst b;
 	int err;
 
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
-	b.npkts = min(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu);
-	if (rox_is_rc(qp))
-		b.npkts = min_t(u32, b.npkts, rox_window_room(qp));
+	b.npkts = min3(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu, most);
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_is_rc(qp);
-	b.more = b.ackreq && rox_run_goes_on(qp, wqe, bursts);
+	b.more = more;
 	err = rox_send_pages(qp, wqe, index, offset, b.len);
 	if (err)
 		return err;
@@ -358,7 +357,45 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int 
 		return rox_xmit_atomic(qp, wqe, index);
 	if (unlikely(rox_wqe_is_atomic_write(wqe)))
 		return rox_xmit_atomic_write(qp, wqe, index);
-	return rox_xmit_message(qp, wqe, index, bursts);
+	if (!rox_is_rc(qp))
+		return rox_xmit_message(qp, wqe, index, wqe->npkts, false);
+	return rox_xmit_message(qp, wqe, index, rox_window_room(qp),
+				rox_run_goes_on(qp, wqe, bursts));
+}
+
+/* Packets of @wqe that lie behind una, and were sent: @most of them again. Return: how many. */
+static u32 rox_resend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most)
+{
+	u32 from = max(rox_psn_diff(qp->send.una, wqe->first_psn), 0);
+	u32 sent = wqe->sent, to = min(sent, from + most), again;
+
+	wqe->sent = from;
+	while (wqe->sent < to && !rox_xmit_message(qp, wqe, index, to - wqe->sent, false))
+		;
+	again = wqe->sent - from;
+	wqe->sent = sent;
+	rox_qp_count_add(qp, ROX_CNT_RETRANS_PKTS, again);
+	return again;
+}
+
+u32 rox_resend(struct rox_qp *qp, u32 most)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *wqe;
+	u32 i, again, n = 0;
+
+	rox_send_iter_end(qp);
+	for (i = send->tail; i != qp->sq.index && n < most; i++) {
+		wqe = rox_swqe_at(qp, i);
+		if (wqe->status || rox_wqe_is_answered(wqe) || rox_wqe_is_local(wqe) || !wqe->sent)
+			break;
+		again = rox_resend_wqe(qp, wqe, i, most - n);
+		if (!again)
+			break;
+		n += again;
+	}
+	rox_send_iter_end(qp);
+	return n;
 }
 
 /* ---- the loop ---- */

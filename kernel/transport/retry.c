@@ -68,13 +68,14 @@ void rox_retry_reset(struct rox_qp *qp)
 void rox_retry_progress(struct rox_qp *qp, u32 pkts)
 {
 	qp->send.window = min(qp->send.window + pkts, rox_window_max(qp));
+	rox_recovery_progress(qp, rox_psn_add(qp->send.una, pkts));
 	rox_retry_reset(qp);
 }
 
 void rox_retry_watch(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
-	u64 timeout;
+	u64 timeout, now;
 
 	if (!rox_is_rc(qp) || send->waiting_rnr)
 		return;
@@ -87,7 +88,9 @@ void rox_retry_watch(struct rox_qp *qp)
 	timeout = rox_ack_timeout(qp);
 	if (!timeout)
 		return;
-	send->deadline = ktime_get_ns() + timeout;
+	now = ktime_get_ns();
+	send->deadline = now + rox_recovery_wait(qp, timeout);
+	rox_recovery_watch(qp, now);
 	rox_timer_arm(qp);
 }
 
@@ -138,6 +141,8 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 		if (send->naks >= ROX_FREE_NAKS)
 			return;
 		send->naks++;
+		if (cause == ROX_RETRY_SEQ_NAK && rox_recovery_gap(qp))
+			return;
 	} else if (cause != ROX_RETRY_RNR) {
 		if (!send->retry) {
 			rox_retry_exhausted(qp, IB_WC_RETRY_EXC_ERR);
@@ -146,6 +151,7 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 		send->retry--;
 	}
 	rox_rewind(qp);
+	rox_recovery_rewound(qp, cause);
 }
 
 void rox_retry_again(struct rox_qp *qp)
@@ -155,6 +161,7 @@ void rox_retry_again(struct rox_qp *qp)
 		return;
 	trace_rox_retry(qp->ibqp.qp_num, qp->send.una, ROX_RETRY_IMPLIED, qp->send.retry);
 	rox_rewind(qp);
+	rox_recovery_rewound(qp, ROX_RETRY_IMPLIED);
 }
 
 void rox_retry_rnr(struct rox_qp *qp, u8 timer_code)
@@ -192,7 +199,7 @@ void rox_retry_timeout(struct rox_qp *qp)
 		rox_retry_go_back(qp, ROX_RETRY_RNR);
 		return;
 	}
-	if (send->psn == send->una)
+	if (send->psn == send->una || rox_recovery_probe(qp, rox_ack_timeout(qp)))
 		return;
 	rox_qp_count(qp, ROX_CNT_LOCAL_ACK_TIMEOUT);
 	/* All at once again would only lengthen the queue that may be the reason. */

@@ -159,6 +159,7 @@ static void rox_to_rts_first(struct rox_qp *qp)
 	send->max_psn = send->next_psn;
 	send->nak_una = U32_MAX;
 	send->window = rox_window_max(qp);
+	rox_recovery_reset(qp);
 	rox_retry_reset(qp);
 }
 

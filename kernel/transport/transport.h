@@ -191,6 +191,28 @@ struct rox_watch {
 };
 
 /**
+ * struct rox_recovery - what is known of a peer that keeps early requests (transport/recovery.c)
+ * @keeps: it does, as far as is known; else the rest means nothing, but for @by_nak
+ * @by_nak: it was a sequence NAK that made the requester go back last
+ * @probes: times that it was asked how far it is, since there was progress
+ * @gap: packets that are sent for the next gap
+ * @resent_to: the PSN behind those that were sent for the last one
+ * @timed_psn: an ACK up to here ends the round trip that is measured
+ * @timed_at: and this is when it began, in ktime ns; 0 if none is measured
+ * @round_trip: mean, in ns
+ */
+struct rox_recovery {
+	bool keeps;
+	bool by_nak;
+	u8 probes;
+	u32 gap;
+	u32 resent_to;
+	u32 timed_psn;
+	u64 timed_at;
+	u64 round_trip;
+};
+
+/**
  * struct rox_send - requester and completer; the send side lock protects it
  * @side: lock and run
  * @watch: not under the lock
@@ -216,6 +238,7 @@ struct rox_watch {
  * @retry: retry_cnt left, until there is progress
  * @rnr_retry: rnr_retry left, likewise
  * @waiting_rnr: nothing is sent until the timer fires
+ * @recovery: see there
  * @deadline: when the timer has something to do, in ktime ns; 0 if never
  * @timer: the only timer: ACK timeout and RNR
  * @kept: during one run only
@@ -246,6 +269,7 @@ struct rox_send {
 	u32 rd_atomic;
 	u32 nak_una;
 	u32 ooo_psn;
+	struct rox_recovery recovery;
 	u64 deadline;
 	struct hrtimer timer;
 	struct rox_kept kept;

@@ -110,6 +110,29 @@ def scale():
     ]
 
 
+# Half of each delay is on each end; queues are long unless they are what it is about.
+FAR = "limit 10000 delay 0.5ms"
+NETWORKS = {
+    "1 ms": FAR,
+    "1 ms, 0.1 % lost": f"{FAR} loss 0.1%",
+    "1 ms, 1 % lost": f"{FAR} loss 1%",
+    "1 ms, 5 % lost": f"{FAR} loss 5%",
+    "1 ms, out of order": f"{FAR} reorder 50% 50%",
+    "1 ms, 10 % twice": f"{FAR} duplicate 10%",
+    "1 ms, 1 % corrupted": f"{FAR} corrupt 1%",
+    "20 ms with jitter": "limit 10000 delay 10ms 3ms",
+    "1 ms, 100 Mbit/s": "limit 1000 delay 0.5ms rate 100mbit",
+    "1 ms, queue of 10 packets": "limit 10 delay 0.5ms",
+    "all together": "limit 100 delay 2ms 1ms loss 1% duplicate 2% corrupt 1% reorder 25% 50%",
+}
+
+
+def lossy(setting, names=tuple(NETWORKS)):
+    """Goodput of 64 KiB messages through a bad network."""
+    return [other("goodput", setting, f"goodput {name}", 64 * KIB, ("rox", "rxe", "tcp"),
+                  service="RC", netem=NETWORKS[name]) for name in names]
+
+
 def quick():
     veth = ["rox", "siw"]
     return [
@@ -147,6 +170,7 @@ def full():
                         for size in (2, 4 * KIB, MIB)),
                       *cpu("pair", ["rox", "rxe"])],
              pair=True, budget=300, rounds=(2, 5), mem=1536),
+        Boot("lossy", lossy("pair"), pair=True, seconds=3, budget=280, rounds=(1, 3), mem=1536),
         Boot("scale", scale(), mem=6144, budget=240, rounds=(1, 4)),
     ]
 

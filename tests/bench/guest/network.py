@@ -105,6 +105,10 @@ class OneGuest:
             return loopback, loopback
         return first, first
 
+    def netdevs(self, peer):
+        """Of the two ends."""
+        return f"{peer}v0", f"{peer}v1"
+
     def others_cpu(self):
         return 0.0
 
@@ -131,6 +135,9 @@ class TwoGuests:
             if peer != "tcp":
                 self.enter(peer)
         return tuple(self.ends)
+
+    def netdevs(self, _peer):
+        return self.netdev, self.netdev
 
     def enter(self, peer):
         netdevs = [self.netdev, self.netdev]

@@ -47,8 +47,9 @@ def perftest(ends, peer, what, count):
     """Runs one of perftest's programs; returns the row of figures that it prints."""
     program = f"ib_{what['test']}"
     port = next(ports)
-    common = ["-F", "-p", str(port), "-s", str(what["size"]), "-n", str(count),
-              "-c", what["service"]]
+    common = ["-F", "-p", str(port), "-s", str(what["size"]), "-c", what["service"]]
+    if count:
+        common += ["-n", str(count)]
     if what["qps"] > 1:
         common += ["-q", str(what["qps"])]
     if peer == "siw":

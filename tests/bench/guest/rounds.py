@@ -4,7 +4,7 @@
 import json
 import time
 
-from . import programs, scale
+from . import lossy, programs, scale
 from .sides import Failed
 
 
@@ -54,6 +54,8 @@ class Rounds:
             return programs.measure_perftest(ends, peer, what, self.pace)
         if kind == "perftest_cpu":
             return programs.measure_cpu(ends, peer, what, self.pace, self.network)
+        if kind == "goodput":
+            return lossy.measure_goodput(ends, peer, what, self.pace, self.network)
         if kind == "iperf_cpu":
             return programs.measure_iperf_cpu(ends, peer, what, self.pace, self.network)
         other = {"iperf": programs.measure_iperf, "qperf": programs.measure_qperf,
