@@ -99,7 +99,7 @@ static void rox_res_qp_send(struct rox_res_out *out, const struct rox_send *send
 	rox_res_num(out, "timeouts", send->timeouts);
 	rox_res_num(out, "rnr_wait", send->waiting_rnr);
 	rox_res_num(out, "timer_deadline", send->deadline);
-	rox_res_num(out, "peer_keeps_early", send->recovery.keeps);
+	rox_res_num(out, "peer_distrust", send->recovery.distrust);
 	rox_res_num(out, "send_work", READ_ONCE(send->side.pending));
 	rox_res_num(out, "send_frames", skb_queue_len_lockless(&send->side.rxq));
 }

@@ -204,6 +204,8 @@ void rox_send_iter_end(struct rox_qp *qp);
  * on where it was. Return: their number.
  */
 u32 rox_resend(struct rox_qp *qp, u32 most);
+/* Is there one? */
+bool rox_can_resend(const struct rox_qp *qp);
 
 /* completer.c */
 void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
@@ -254,16 +256,18 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause);
 void rox_retry_again(struct rox_qp *qp);
 void rox_retry_rnr(struct rox_qp *qp, u8 timer_code);
 
-/* recovery.c: towards a peer that keeps what comes early */
+/* recovery.c: what is sent again to a peer that keeps what comes early */
 void rox_recovery_reset(struct rox_qp *qp);
 /* The requester has gone back. */
-void rox_recovery_rewound(struct rox_qp *qp, enum rox_retry_cause cause);
-/* Closes the gap at una. Return: false if that cannot be done: all is to be sent again. */
+void rox_recovery_rewound(struct rox_qp *qp);
+/* There is a gap at una: has it filled, if that can be done. Else all is to be sent again. */
 bool rox_recovery_gap(struct rox_qp *qp);
+/* Sends what is due; only if send.recovery.due says so. */
+void rox_recovery_send(struct rox_qp *qp);
 /* How long to wait for an answer, in ns; no longer than @timeout. */
-u64 rox_recovery_wait(const struct rox_qp *qp, u64 timeout);
-/* Asks the peer how far it is. Return: false if it is to be an ACK timeout, of that length. */
-bool rox_recovery_probe(struct rox_qp *qp, u64 timeout);
+u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout);
+/* That time is over. Return: true if the peer is asked how far it is, else it was the timeout. */
+bool rox_recovery_probe(struct rox_qp *qp);
 /* Something is outstanding @now. */
 void rox_recovery_watch(struct rox_qp *qp, u64 now);
 /* All before @una is acknowledged, which was not before. */

@@ -1,122 +1,160 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Recovery towards a peer that keeps requests that come early (as resp_early.c does):
- * it needs what is missing, and nothing of what came behind it. Nobody says on the
- * wire that he is such a peer. It is learned: if after a NAK and the first packets of
- * the repetition an ACK comes for what has not been repeated yet, it had been kept.
+ * Recovery: a peer that keeps requests that come early (as resp_early.c does) needs
+ * what is missing, and nothing of what came behind it. So a sequence NAK is answered
+ * with some packets from the missing one on, while new ones go on; the peer's next NAK
+ * is about the next gap. And it can be asked by one packet how far it is, long before
+ * the ACK timeout, when the last packets or its NAK seem to be lost (RFC 8985, 7 has
+ * that for TCP).
  *
- * From then on a NAK is answered with some packets from the missing one on, while new
- * ones go on; the peer's next NAK is about the next gap. And the peer can be asked
- * with one packet how far it is, long before the ACK timeout, when the last packets
- * of all or a NAK seem to be lost (RFC 8985, 7 has that idea for TCP).
- *
- * If it turns out otherwise, all is repeated as for any peer, see retry.c.
+ * Nobody says on the wire what kind of peer he is. One that drops what comes early is
+ * known by its answer: it gets as far as the packets that were sent again, and never
+ * any further. That may also be a long gap: so twice as many are sent, until there are
+ * more than a gap is likely to have. Then all is sent again, see retry.c, and so it is
+ * for many NAKs to come.
  */
 #include "internal.h"
 
-/* Packets sent for a gap whose length is not known: at first, and at most. */
+/* Packets that are sent for a gap whose length is not known: at first, and at most. */
 #define ROX_GAP_LEAST		4U
 #define ROX_GAP_MOST		64U
+
+/* NAKs for which all is sent again at once, once that has turned out to be necessary. */
+#define ROX_DISTRUST		64
+
+/* Stands for all packets. */
+#define ROX_GAP_ALL		U32_MAX
 
 /* Questions before the ACK timeout; each waits twice as long as the one before. */
 #define ROX_PROBES		3
 
-/* A question waits two round trips and this; a round trip is this until one is known. */
+/* A question waits two round trips and this. What a round trip takes is not known at first. */
 #define ROX_PROBE_NS		(2 * NSEC_PER_MSEC)
+#define ROX_ROUND_TRIP_NS	(8 * NSEC_PER_MSEC)
 
 void rox_recovery_reset(struct rox_qp *qp)
 {
-	struct rox_recovery *rec = &qp->send.recovery;
-
-	*rec = (struct rox_recovery) { .gap = ROX_GAP_LEAST, .round_trip = ROX_PROBE_NS };
+	qp->send.recovery = (struct rox_recovery) {
+		.gap = ROX_GAP_LEAST,
+		.round_trip = ROX_ROUND_TRIP_NS,
+	};
 }
 
-/* Until it is seen again it is a peer as any other, if that has anything to do with it. */
-void rox_recovery_rewound(struct rox_qp *qp, enum rox_retry_cause cause)
+void rox_recovery_rewound(struct rox_qp *qp)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
-	rec->by_nak = cause == ROX_RETRY_SEQ_NAK;
-	if (rec->by_nak || cause == ROX_RETRY_TIMEOUT)
-		rec->keeps = false;
+	rec->due = 0;
+	rec->resent = false;
 	rec->timed_at = 0;
-}
-
-/* How long a gap may be: twice as long if what was sent for it was not enough. */
-static bool rox_gap_adapt(struct rox_qp *qp)
-{
-	struct rox_recovery *rec = &qp->send.recovery;
-
-	if (rec->resent_to != qp->send.una)
-		rec->gap = max(rec->gap / 2, ROX_GAP_LEAST);
-	else if (rec->gap < ROX_GAP_MOST)
-		rec->gap *= 2;
-	else
-		return false;
-	return true;
 }
 
 bool rox_recovery_gap(struct rox_qp *qp)
 {
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	if (qp->send.psn != qp->send.max_psn)
+		return false;
+	if (rec->distrust) {
+		rec->distrust--;
+		return false;
+	}
+	if (!rec->due)
+		rec->due = rec->gap;
+	qp->send.deadline = 0;
+	return true;
+}
+
+void rox_recovery_send(struct rox_qp *qp)
+{
 	struct rox_send *send = &qp->send;
 	struct rox_recovery *rec = &send->recovery;
-	u32 sent;
+	u32 due = rec->due, sent = 0;
 
-	if (!rec->keeps || send->psn != send->max_psn || !rox_gap_adapt(qp))
-		return false;
-	sent = rox_resend(qp, rec->gap);
+	rec->due = 0;
+	/* Then it is all the same: what is missing is on its way, or will be. */
+	if (send->psn != send->max_psn || send->psn == send->una || send->waiting_rnr)
+		return;
+	if (due == ROX_GAP_ALL)
+		rec->distrust = ROX_DISTRUST;
+	else
+		sent = rox_resend(qp, due);
+	/* A READ is missing, or it is that kind of peer. */
+	if (!sent) {
+		rox_retry_again(qp);
+		return;
+	}
+	rec->resent = true;
 	rec->resent_to = rox_psn_add(send->una, sent);
 	rec->timed_at = 0;
-	send->deadline = 0;
-	return sent;
 }
 
-u64 rox_recovery_wait(const struct rox_qp *qp, u64 timeout)
+/* ---- questions ---- */
+
+u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout)
 {
-	const struct rox_recovery *rec = &qp->send.recovery;
+	struct rox_recovery *rec = &qp->send.recovery;
 	u64 wait = (2 * rec->round_trip + ROX_PROBE_NS) << rec->probes;
 
-	return rec->keeps && rec->probes < ROX_PROBES ? min(wait, timeout) : timeout;
+	rec->asks = !rec->distrust && rec->probes < ROX_PROBES && wait < timeout &&
+		    rox_can_resend(qp);
+	return rec->asks ? wait : timeout;
 }
 
-bool rox_recovery_probe(struct rox_qp *qp, u64 timeout)
+bool rox_recovery_probe(struct rox_qp *qp)
 {
-	struct rox_send *send = &qp->send;
-	struct rox_recovery *rec = &send->recovery;
+	struct rox_recovery *rec = &qp->send.recovery;
 
-	if (rox_recovery_wait(qp, timeout) == timeout || send->psn != send->max_psn)
+	if (!rec->asks)
 		return false;
+	rec->asks = false;
 	rec->probes++;
-	rec->timed_at = 0;
-	return rox_resend(qp, 1);
+	if (!rec->due && rox_can_resend(qp))
+		rec->due = 1;
+	return true;
 }
 
-/* ---- the time of a round trip: one packet at a time, never one that was repeated ---- */
+/* ---- answers ---- */
 
-void rox_recovery_watch(struct rox_qp *qp, u64 now)
+/* What was sent for a gap has come. Is that all of it? */
+static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 {
-	struct rox_send *send = &qp->send;
-	struct rox_recovery *rec = &send->recovery;
+	struct rox_recovery *rec = &qp->send.recovery;
 
-	if (rec->timed_at || send->psn != send->max_psn)
-		return;
-	rec->timed_at = now;
-	rec->timed_psn = send->max_psn;
+	rec->resent = false;
+	if (una != rec->resent_to || una == qp->send.max_psn) {
+		rec->gap = max(rec->gap / 2, ROX_GAP_LEAST);
+	} else if (rec->gap < ROX_GAP_MOST) {
+		rec->gap *= 2;
+		rec->due = rec->gap;
+	} else {
+		rec->due = ROX_GAP_ALL;
+	}
 }
 
 void rox_recovery_progress(struct rox_qp *qp, u32 una)
 {
-	struct rox_send *send = &qp->send;
-	struct rox_recovery *rec = &send->recovery;
+	struct rox_recovery *rec = &qp->send.recovery;
 	u64 took;
 
 	rec->probes = 0;
-	/* It has what is still to be repeated. */
-	if (rec->by_nak && rox_psn_diff(una, send->psn) > 0)
-		rec->keeps = true;
+	if (unlikely(rec->resent) && rox_psn_diff(una, rec->resent_to) >= 0)
+		rox_recovery_answered(qp, una);
 	if (!rec->timed_at || rox_psn_diff(una, rec->timed_psn) < 0)
 		return;
 	took = ktime_get_ns() - rec->timed_at;
 	rec->round_trip = (7 * rec->round_trip + took) / 8;
 	rec->timed_at = 0;
+}
+
+/* The time of a round trip is that of one packet at a time, and of none that was sent again. */
+void rox_recovery_watch(struct rox_qp *qp, u64 now)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_recovery *rec = &send->recovery;
+
+	if (rec->timed_at || rec->resent || send->psn != send->max_psn)
+		return;
+	rec->timed_at = now;
+	rec->timed_psn = send->max_psn;
 }

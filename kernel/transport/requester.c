@@ -378,6 +378,18 @@ static u32 rox_resend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u3
 	return again;
 }
 
+/* SENDs and WRITEs of which packets are out. */
+static bool rox_wqe_resends(const struct rox_swqe *wqe)
+{
+	return !wqe->status && wqe->sent && !rox_wqe_is_answered(wqe) && !rox_wqe_is_local(wqe);
+}
+
+bool rox_can_resend(const struct rox_qp *qp)
+{
+	return qp->send.tail != qp->sq.index && qp->send.una != qp->send.psn &&
+	       rox_wqe_resends(rox_swqe_at(qp, qp->send.tail));
+}
+
 u32 rox_resend(struct rox_qp *qp, u32 most)
 {
 	struct rox_send *send = &qp->send;
@@ -387,7 +399,7 @@ u32 rox_resend(struct rox_qp *qp, u32 most)
 	rox_send_iter_end(qp);
 	for (i = send->tail; i != qp->sq.index && n < most; i++) {
 		wqe = rox_swqe_at(qp, i);
-		if (wqe->status || rox_wqe_is_answered(wqe) || rox_wqe_is_local(wqe) || !wqe->sent)
+		if (!rox_wqe_resends(wqe))
 			break;
 		again = rox_resend_wqe(qp, wqe, i, most - n);
 		if (!again)
@@ -546,6 +558,8 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 
 	if ((work & ROX_WORK_TIMEOUT) && rox_can_send(qp))
 		rox_retry_timeout(qp);
+	if (unlikely(qp->send.recovery.due) && rox_can_send(qp))
+		rox_recovery_send(qp);
 	do {
 		bursts = rox_xmit_all(qp, bursts);
 		/* An error has announced the flush: it is the next run. */
@@ -554,7 +568,7 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 		rox_retry_watch(qp);
 		rox_qp_check_drained(qp);
 	} while (bursts && rox_send_sleep(qp));
-	return more || !bursts;
+	return more || !bursts || qp->send.recovery.due;
 }
 
 static bool rox_send_work(struct rox_qp *qp, unsigned long work)

@@ -118,6 +118,7 @@ static void rox_rewind(struct rox_qp *qp)
 	send->psn = send->una;
 	send->rd_atomic = 0;
 	send->deadline = 0;
+	rox_recovery_rewound(qp);
 }
 
 /*
@@ -141,8 +142,6 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 		if (send->naks >= ROX_FREE_NAKS)
 			return;
 		send->naks++;
-		if (cause == ROX_RETRY_SEQ_NAK && rox_recovery_gap(qp))
-			return;
 	} else if (cause != ROX_RETRY_RNR) {
 		if (!send->retry) {
 			rox_retry_exhausted(qp, IB_WC_RETRY_EXC_ERR);
@@ -150,8 +149,8 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 		}
 		send->retry--;
 	}
-	rox_rewind(qp);
-	rox_recovery_rewound(qp, cause);
+	if (cause != ROX_RETRY_SEQ_NAK || !rox_recovery_gap(qp))
+		rox_rewind(qp);
 }
 
 void rox_retry_again(struct rox_qp *qp)
@@ -161,7 +160,6 @@ void rox_retry_again(struct rox_qp *qp)
 		return;
 	trace_rox_retry(qp->ibqp.qp_num, qp->send.una, ROX_RETRY_IMPLIED, qp->send.retry);
 	rox_rewind(qp);
-	rox_recovery_rewound(qp, ROX_RETRY_IMPLIED);
 }
 
 void rox_retry_rnr(struct rox_qp *qp, u8 timer_code)
@@ -199,7 +197,7 @@ void rox_retry_timeout(struct rox_qp *qp)
 		rox_retry_go_back(qp, ROX_RETRY_RNR);
 		return;
 	}
-	if (send->psn == send->una || rox_recovery_probe(qp, rox_ack_timeout(qp)))
+	if (send->psn == send->una || rox_recovery_probe(qp))
 		return;
 	rox_qp_count(qp, ROX_CNT_LOCAL_ACK_TIMEOUT);
 	/* All at once again would only lengthen the queue that may be the reason. */

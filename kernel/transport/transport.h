@@ -191,21 +191,25 @@ struct rox_watch {
 };
 
 /**
- * struct rox_recovery - what is known of a peer that keeps early requests (transport/recovery.c)
- * @keeps: it does, as far as is known; else the rest means nothing, but for @by_nak
- * @by_nak: it was a sequence NAK that made the requester go back last
- * @probes: times that it was asked how far it is, since there was progress
- * @gap: packets that are sent for the next gap
- * @resent_to: the PSN behind those that were sent for the last one
+ * struct rox_recovery - how a peer is sent what it misses (transport/recovery.c)
+ * @distrust: it drops what comes early, or seems to: so many NAKs more make it get all again
+ * @asks: at send.deadline it is to be asked how far it is; else it is the ACK timeout
+ * @resent: packets were sent again, and nothing has come that says what of them arrived
+ * @probes: times that it was asked, since there was progress
+ * @gap: packets that are sent for a gap
+ * @due: packets that are to be sent again at once
+ * @resent_to: the PSN behind those that were
  * @timed_psn: an ACK up to here ends the round trip that is measured
  * @timed_at: and this is when it began, in ktime ns; 0 if none is measured
  * @round_trip: mean, in ns
  */
 struct rox_recovery {
-	bool keeps;
-	bool by_nak;
+	u8 distrust;
+	bool asks;
+	bool resent;
 	u8 probes;
 	u32 gap;
+	u32 due;
 	u32 resent_to;
 	u32 timed_psn;
 	u64 timed_at;

@@ -5,7 +5,7 @@
 /// errors).
 #include <cstring>
 
-#include "lib/line.h"
+#include "lib/requester.h"
 
 using namespace wire;
 using vt::is;
@@ -13,70 +13,6 @@ using vt::is_error;
 using vt::SendWr;
 
 namespace {
-
-constexpr vt::Remote kRemote{0x123456789abcdef0, 0x55667788};
-
-class RcRequester : public WireTest {
-protected:
-    void SetUp() override
-    {
-        WireTest::SetUp();
-        open();
-    }
-
-    /// What the device should send next, which asks for an acknowledge.
-    Packet asking(std::uint8_t op, std::uint32_t psn, Octets extension = {}, Octets payload = {})
-    {
-        Packet packet = line->from_device(op, psn, std::move(extension), std::move(payload));
-        packet.ack = true;
-        return packet;
-    }
-    SendWr send(std::size_t length, std::uint64_t id = 1)
-    {
-        return SendWr::send({local.sge(0, length)}).id(id);
-    }
-    /// The packets of a SEND or WRITE of what is in @c local. AckReq is on the last one (where else
-    /// is the requester's choice).
-    std::vector<Packet> message(bool write, std::uint32_t psn, std::size_t length)
-    {
-        std::vector<Packet> packets;
-        std::size_t count = std::max<std::size_t>(1, (length + kMtu - 1) / kMtu);
-        for (std::size_t i = 0; i < count; i++) {
-            std::size_t from = i * kMtu;
-            std::size_t to = std::min(length, from + kMtu);
-            bool last = i == count - 1;
-            std::uint8_t op = count == 1 ? kSendOnly
-                              : !i       ? kSendFirst
-                              : last     ? kSendLast
-                                         : kSendMiddle;
-            packets.push_back(line->from_device(
-                write ? op + kWriteFirst : op, psn_add(psn, static_cast<std::int64_t>(i)),
-                write && !i
-                    ? reth(kRemote.address, kRemote.rkey, static_cast<std::uint32_t>(length))
-                    : Octets{},
-                {local.data() + from, local.data() + to}));
-            packets.back().ack = last;
-        }
-        return packets;
-    }
-    void comes(const std::vector<Packet> &packets)
-    {
-        for (std::size_t i = 0; i < packets.size(); i++)
-            ASSERT_TRUE(line->gets(packets[i])) << "packet " << i;
-    }
-    void acknowledge(std::uint32_t psn) { line->send(line->ack_of(psn, ++answered)); }
-    std::uint32_t psn() const { return line->device_psn; }
-
-    /// The QP is in ERR, and what was posted behind the WQE that failed is flushed.
-    void failed(ibv_wc_status status, std::uint64_t id = 1)
-    {
-        ASSERT_TRUE(is_error(end.send_cq.one(), id, status));
-        ASSERT_TRUE(line->qp.reaches(IBV_QPS_ERR));
-    }
-
-    vt::Buffer local = end.buffer(1 << 16);
-    std::uint32_t answered = 0;
-};
 
 // ---- requests as they should be: 9.2 to 9.4, 9.7.3 ----
 
