@@ -137,7 +137,7 @@ static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 		rox_recv_hold(qp, pkt);
 		break;
 	case ROX_V_DROP:
-		/* The sender need not send again what lies here, and then nobody misses this one. */
+		/* The sender need not repeat what lies here, and then nobody misses this one. */
 		if (!RB_EMPTY_ROOT(&recv->early))
 			rox_gap(qp, pkt->bth.psn);
 		break;

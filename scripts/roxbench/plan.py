@@ -127,10 +127,11 @@ NETWORKS = {
 }
 
 
-def lossy(setting, names=tuple(NETWORKS)):
-    """Goodput of 64 KiB messages through a bad network."""
-    return [other("goodput", setting, f"goodput {name}", 64 * KIB, ("rox", "rxe", "tcp"),
-                  service="RC", netem=NETWORKS[name]) for name in names]
+def lossy(setting, names=tuple(NETWORKS), frames=False):
+    """Goodput of 64 KiB messages through a bad network; as packets, or as frames that are cut later."""
+    ending = ", in frames" if frames else ""
+    return [other("goodput", setting, f"goodput {name}{ending}", 64 * KIB, ("rox", "rxe", "tcp"),
+                  service="RC", netem=NETWORKS[name], frames=frames) for name in names]
 
 
 def quick():
@@ -170,7 +171,8 @@ def full():
                         for size in (2, 4 * KIB, MIB)),
                       *cpu("pair", ["rox", "rxe"])],
              pair=True, budget=300, rounds=(2, 5), mem=1536),
-        Boot("lossy", lossy("pair"), pair=True, seconds=3, budget=280, rounds=(1, 3), mem=1536),
+        Boot("lossy", [*lossy("pair"), *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
+             pair=True, seconds=3, budget=280, rounds=(1, 3), mem=1536),
         Boot("scale", scale(), mem=6144, budget=240, rounds=(1, 4)),
     ]
 

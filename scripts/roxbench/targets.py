@@ -104,6 +104,12 @@ def two_guests(f):
     yield "two VMs, RC 64 KiB", conditions
 
 
+def lossy(f):
+    yield "two VMs, 1 ms away, 1 % lost, RC 64 KiB", [
+        condition("rdma_rxe", *(f.median("lossy", "pair", "goodput 1 ms, 1 % lost", KIB64, peer)
+                                for peer in ("rox", "rxe")), 5, unit="MiB/s")]
+
+
 def scale(f):
     yield "16 QPs against 1 QP, total bandwidth", [
         condition(f"{setting}, 1 QP", f.median("one", setting, "write_bw", KIB64, "rox", qps=16),
@@ -128,7 +134,7 @@ def judge(rows):
     """Every row of the table: its text, its conditions, reached (None: not measured)."""
     f = Figures(rows)
     verdicts = []
-    for part in (one_device, namespaces, two_guests, scale):
+    for part in (one_device, namespaces, two_guests, lossy, scale):
         for text, conditions in part(f):
             states = [c["reached"] for c in conditions]
             reached = False if False in states else None if None in states else True

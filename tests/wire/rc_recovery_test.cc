@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// What the device sends again, towards a peer that keeps requests that come early and one that does
-/// not (Documentation/design.md, "Reliable transport"). On the wire both are as IBTA volume 1, 9.7.5,
-/// has them.
+/// What the device sends again, towards a peer that keeps requests that come early and one that
+/// does not (Documentation/design.md, "Reliable transport"). On the wire both are as IBTA volume
+/// 1, 9.7.5, has them.
 #include "lib/requester.h"
 
 #include "../verbs/lib/clock.h"

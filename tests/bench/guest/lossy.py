@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Goodput through a bad network: netem on both ends, so each condition holds both ways."""
+"""Goodput through a bad network: netem on both ends, so each condition holds both ways.
+
+A frame that is cut into packets behind netem is lost as a whole, which is not what a network does. So
+it is cut before, unless the measurement wants to show the difference."""
 
 import json
 
@@ -15,6 +18,19 @@ def tc(end, netdev, *arguments):
     status, text = end.side.run("tc", "qdisc", *arguments[:1], "dev", netdev, "root", *arguments[1:])
     if status:
         raise Failed(f"tc qdisc {' '.join(arguments)}: {text}")
+
+
+def frames(end, netdev, peer, whole):
+    """Is what passes netem many packets at once? Then all of them are lost together."""
+    if peer == "rox":
+        command = f"echo {'NY'[whole]} >/sys/module/rox/parameters/gso"
+    elif peer == "tcp":
+        command = f"ethtool -K {netdev} tso {('off', 'on')[whole]} gso {('off', 'on')[whole]}"
+    else:
+        return
+    status, text = end.side.run("sh", "-c", command)
+    if status:
+        raise Failed(f"{command}: {text}")
 
 
 def counters(end):
@@ -40,8 +56,10 @@ def measure_goodput(ends, peer, what, pace, network):
     netdevs = network.netdevs(peer)
     try:
         for end, netdev in zip(ends, netdevs):
+            frames(end, netdev, peer, what["frames"])
             tc(end, netdev, "replace", "netem", *what["netem"].split())
         return attempts(lambda: goodput(ends, peer, what, round(pace.seconds)))
     finally:
         for end, netdev in zip(ends, netdevs):
+            frames(end, netdev, peer, True)
             tc(end, netdev, "delete")
