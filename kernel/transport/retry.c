@@ -149,8 +149,10 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 		}
 		send->retry--;
 	}
-	if (cause != ROX_RETRY_SEQ_NAK || !rox_recovery_gap(qp))
-		rox_rewind(qp);
+	/* Whatever shows that una is missing, perhaps no more than that is. */
+	if ((cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_TIMEOUT) && rox_recovery_gap(qp))
+		return;
+	rox_rewind(qp);
 }
 
 void rox_retry_again(struct rox_qp *qp)
