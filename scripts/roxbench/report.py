@@ -17,7 +17,7 @@ them the 99th percentile. `x siw` says how many times as good as siw's the figur
 much; time: theirs divided by so much). `_cpu` is the time of all CPUs of all guests for a GiB, with programs that sleep
 until completions come. `goodput` is what ib_write_bw (iperf3 for TCP) brings through netem on both ends, into which rox
 and TCP send packet by packet; `in frames` as they do otherwise: what is lost then is up to 64 KiB at once, for rdma_rxe
-a packet. Only figures of the same boot are compared. rdma_rxe is Debian's, siw is built from Debian's linux-source,
+a packet. 0 is a connection of rdma_rxe that has ended each time. Only figures of the same boot are compared. rdma_rxe is Debian's, siw is built from Debian's linux-source,
 because Debian's kernels have none.
 
     make bench                  everything (below 40 minutes), data in build/bench/results.json
