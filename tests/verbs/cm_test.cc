@@ -3,15 +3,9 @@
 /// The RDMA CM between two ids of one process: connecting, refusing, private
 /// data, disconnecting, for RC, UC and UD. The listening side lives in the
 /// namespace of the second device (ROX_NS_B), where a thread creates it.
-#include <cstdlib>
-#include <cstring>
-
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <poll.h>
 
-#include <rdma/rdma_cma.h>
-
+#include "lib/cm.h"
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/pkey.h"
@@ -20,83 +14,6 @@
 using namespace vt;
 
 namespace {
-
-std::string variable(const char *name)
-{
-    const char *value = std::getenv(name);
-    return value ? value : "";
-}
-
-sockaddr_storage address(const std::string &text, std::uint16_t port)
-{
-    sockaddr_storage storage{};
-    auto *v4 = reinterpret_cast<sockaddr_in *>(&storage);
-    auto *v6 = reinterpret_cast<sockaddr_in6 *>(&storage);
-    if (inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(port);
-    } else if (inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons(port);
-    } else {
-        fail("not an address: " + text);
-    }
-    return storage;
-}
-
-/// A CM event, copied so that it can be acknowledged at once.
-struct CmEvent {
-    rdma_cm_event_type type;
-    int status;
-    rdma_cm_id *id;
-    std::string data;
-    rdma_ud_param ud;
-};
-
-class CmChannel {
-public:
-    CmChannel() : channel_(need(rdma_create_event_channel(), "rdma_create_event_channel"))
-    {
-        fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
-    }
-    ~CmChannel() { rdma_destroy_event_channel(channel_); }
-    CmChannel(const CmChannel &) = delete;
-    CmChannel &operator=(const CmChannel &) = delete;
-    rdma_event_channel *get() const { return channel_; }
-
-    /// The next event, which must be of @p type.
-    CmEvent wait(rdma_cm_event_type type, bool datagram = false)
-    {
-        Deadline deadline;
-        rdma_cm_event *event = nullptr;
-        while (rdma_get_cm_event(channel_, &event)) {
-            if (errno != EAGAIN && errno != EINTR)
-                fail("rdma_get_cm_event", errno);
-            if (deadline.passed())
-                fail(std::string("no CM event ") + rdma_event_str(type) + state_of_everything());
-            pollfd poll_fd{channel_->fd, POLLIN, 0};
-            poll(&poll_fd, 1, static_cast<int>(deadline.left().count()));
-        }
-        CmEvent copy{event->event, event->status, event->id, {}, {}};
-        const void *data = datagram ? event->param.ud.private_data : event->param.conn.private_data;
-        std::size_t length = datagram ? event->param.ud.private_data_len
-                                      : event->param.conn.private_data_len;
-        if (data)
-            copy.data.assign(static_cast<const char *>(data), length);
-        if (datagram)
-            copy.ud = event->param.ud;
-        rdma_ack_cm_event(event);
-        if (copy.type != type)
-            fail(std::string("CM event ") + rdma_event_str(copy.type) + " (status " +
-                 std::to_string(copy.status) + ") instead of " + rdma_event_str(type));
-        return copy;
-    }
-
-private:
-    rdma_event_channel *channel_;
-};
-
-using CmId = Handle<rdma_cm_id, rdma_destroy_id>;
 
 /// A QP with its own PD, CQ and memory on a CM id.
 struct CmQp {
@@ -139,21 +56,14 @@ protected:
     /// Listens on b's address.
     void listen(rdma_port_space space)
     {
-        in_namespace(variable("ROX_NS_B"), [&] {
-            rdma_cm_id *id = nullptr;
-            check(rdma_create_id(server_channel.get(), &id, nullptr, space), "rdma_create_id");
-            listener = CmId(id);
-            sockaddr_storage here = address(server_address, port);
-            check(rdma_bind_addr(id, reinterpret_cast<sockaddr *>(&here)), "rdma_bind_addr");
-            check(rdma_listen(id, 16), "rdma_listen");
-        });
+        listener = cm_listen(server_channel, variable("ROX_NS_B"), space,
+                             address(server_address, port), 16);
     }
     /// A client id on a that knows its route to b.
     CmId resolved(rdma_port_space space)
     {
-        rdma_cm_id *id = nullptr;
-        check(rdma_create_id(client_channel.get(), &id, nullptr, space), "rdma_create_id");
-        CmId client(id);
+        CmId client = client_channel.make_id(space);
+        rdma_cm_id *id = client.get();
         sockaddr_storage there = address(server_address, port);
         check(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 3000),
               "rdma_resolve_addr");
@@ -161,17 +71,6 @@ protected:
         check(rdma_resolve_route(id, 3000), "rdma_resolve_route");
         client_channel.wait(RDMA_CM_EVENT_ROUTE_RESOLVED);
         return client;
-    }
-    static rdma_conn_param parameters(const std::string &data)
-    {
-        rdma_conn_param param{};
-        param.private_data = data.data();
-        param.private_data_len = static_cast<std::uint8_t>(data.size());
-        param.responder_resources = 4;
-        param.initiator_depth = 4;
-        param.retry_count = 7;
-        param.rnr_retry_count = 7;
-        return param;
     }
     static bool starts_with(const std::string &text, const std::string &beginning)
     {
@@ -199,7 +98,7 @@ protected:
         EXPECT_EQ(device_a(), ibv_get_device_name(client->verbs->device));
         CmQp client_qp(client.get(), IBV_QPT_RC);
         std::string hello = "hello from the client";
-        rdma_conn_param param = parameters(hello);
+        rdma_conn_param param = cm_parameters(hello);
         check(rdma_connect(client.get(), &param), "rdma_connect");
 
         CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -209,7 +108,7 @@ protected:
         {
             CmQp server_qp(accepted.get(), IBV_QPT_RC);
             std::string welcome = "welcome by the server";
-            param = parameters(welcome);
+            param = cm_parameters(welcome);
             check(rdma_accept(accepted.get(), &param), "rdma_accept");
             CmEvent established = client_channel.wait(RDMA_CM_EVENT_ESTABLISHED);
             EXPECT_TRUE(starts_with(established.data, welcome));
@@ -248,7 +147,7 @@ TEST_F(CmCore, RejectionCarriesItsDataAndReason)
     listen(RDMA_PS_TCP);
     CmId client = resolved(RDMA_PS_TCP);
     CmQp client_qp(client.get(), IBV_QPT_RC);
-    rdma_conn_param param = parameters("");
+    rdma_conn_param param = cm_parameters("");
     check(rdma_connect(client.get(), &param), "rdma_connect");
     CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST);
     CmId refused(request.id);
@@ -264,19 +163,17 @@ TEST_F(CmCore, NobodyListeningIsARejection)
     port = 20999;
     CmId client = resolved(RDMA_PS_TCP);
     CmQp client_qp(client.get(), IBV_QPT_RC);
-    rdma_conn_param param = parameters("");
+    rdma_conn_param param = cm_parameters("");
     check(rdma_connect(client.get(), &param), "rdma_connect");
     EXPECT_EQ(client_channel.wait(RDMA_CM_EVENT_REJECTED).status, 8) << "invalid service id";
 }
 
 TEST_F(CmCore, UnreachableAddressesDoNotResolve)
 {
-    rdma_cm_id *id = nullptr;
-    check(rdma_create_id(client_channel.get(), &id, nullptr, RDMA_PS_TCP), "rdma_create_id");
-    CmId client(id);
+    CmId client = client_channel.make_id(RDMA_PS_TCP);
     sockaddr_storage there = address("203.0.113.77", 1);
     // No route: either at once or by an event.
-    if (!rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 1000))
+    if (!rdma_resolve_addr(client.get(), nullptr, reinterpret_cast<sockaddr *>(&there), 1000))
         client_channel.wait(RDMA_CM_EVENT_ADDR_ERROR);
     else
         EXPECT_NE(errno, 0);
@@ -287,7 +184,7 @@ TEST_F(CmCore, ServerMayDisconnect)
     listen(RDMA_PS_TCP);
     CmId client = resolved(RDMA_PS_TCP);
     CmQp client_qp(client.get(), IBV_QPT_RC);
-    rdma_conn_param param = parameters("");
+    rdma_conn_param param = cm_parameters("");
     check(rdma_connect(client.get(), &param), "rdma_connect");
     CmId accepted(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
     CmQp server_qp(accepted.get(), IBV_QPT_RC);
@@ -306,13 +203,13 @@ TEST_F(CmCore, UdResolvesItsPeer)
     CmId client = resolved(RDMA_PS_UDP);
     CmQp client_qp(client.get(), IBV_QPT_UD);
     std::string hello = "a datagram";
-    rdma_conn_param param = parameters(hello);
+    rdma_conn_param param = cm_parameters(hello);
     check(rdma_connect(client.get(), &param), "rdma_connect");
     CmEvent request = server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST, true);
     EXPECT_TRUE(starts_with(request.data, hello));
     CmId accepted(request.id);
     CmQp server_qp(accepted.get(), IBV_QPT_UD);
-    rdma_conn_param answer = parameters("");
+    rdma_conn_param answer = cm_parameters("");
     answer.qp_num = accepted->qp->qp_num;
     check(rdma_accept(accepted.get(), &answer), "rdma_accept");
     CmEvent established = client_channel.wait(RDMA_CM_EVENT_ESTABLISHED, true);
@@ -360,7 +257,7 @@ TEST_F(CmCore, UcConnects)
     check(rdma_migrate_id(active.get(), client_channel.get()), "rdma_migrate_id");
     check(rdma_migrate_id(passive.get(), server_channel.get()), "rdma_migrate_id");
     CmQp client_qp(active.get(), IBV_QPT_UC);
-    rdma_conn_param param = parameters("");
+    rdma_conn_param param = cm_parameters("");
     check(rdma_connect(active.get(), &param), "rdma_connect");
     CmId accepted(server_channel.wait(RDMA_CM_EVENT_CONNECT_REQUEST).id);
     CmQp server_qp(accepted.get(), IBV_QPT_UC);
@@ -381,7 +278,7 @@ TEST_F(CmCore, FiftyConnectionsAtOnce)
     listen(RDMA_PS_TCP);
     std::vector<CmId> ids;
     std::vector<std::unique_ptr<CmQp>> qps;
-    rdma_conn_param param = parameters("");
+    rdma_conn_param param = cm_parameters("");
     for (std::size_t i = 0; i < kCount; i++) {
         ids.push_back(resolved(RDMA_PS_TCP));
         qps.push_back(std::make_unique<CmQp>(ids.back().get(), IBV_QPT_RC));
@@ -425,7 +322,7 @@ TEST_F(CmPkeyCore, LimitedMembersDoNotConnect)
     {
         CmId client = resolved(RDMA_PS_TCP);
         CmQp client_qp(client.get(), IBV_QPT_RC);
-        rdma_conn_param param = parameters("");
+        rdma_conn_param param = cm_parameters("");
         check(rdma_connect(client.get(), &param), "rdma_connect");
         EXPECT_TRUE(eventually([&] { return far.port().bad_pkey_cntr > refused; }));
         pollfd poll_fd{server_channel.get()->fd, POLLIN, 0};
