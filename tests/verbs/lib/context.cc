@@ -13,7 +13,7 @@ namespace vt {
 
 void fail(const std::string &what, int error)
 {
-    throw Failure(what + ": " + std::strerror(error) + " (" + std::to_string(error) + ")");
+    throw Failure(what + ": " + std::strerror(error) + " (" + std::to_string(error) + ")", error);
 }
 
 void fail(const std::string &what)

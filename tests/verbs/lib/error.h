@@ -12,7 +12,14 @@ namespace vt {
 
 class Failure : public std::runtime_error {
 public:
-    using std::runtime_error::runtime_error;
+    explicit Failure(const std::string &what, int error = 0)
+        : std::runtime_error(what), error_(error)
+    {}
+    /// The errno, if there was one, or 0.
+    int error() const { return error_; }
+
+private:
+    int error_;
 };
 
 /// Fails with @p what and the name of @p error.

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "wiring.h"
+
+#include "lib/diagnose.h"
+#include "lib/pair.h"
+
+namespace soak {
+
+namespace {
+
+/// A lost request of the CM is sent again after four seconds, an address that does not resolve is
+/// told after this.
+constexpr int kResolveMillis = 5000;
+
+void create_qp(rdma_cm_id *id, Side &side)
+{
+    ibv_qp_init_attr init = config_of(IBV_QPT_RC).attr(side.cq.get(), side.cq.get());
+    vt::check(rdma_create_qp(id, side.pd.get(), &init), "rdma_create_qp");
+    vt::watch(id->qp);
+}
+
+void destroy_qp(rdma_cm_id *id)
+{
+    if (!id || !id->qp)
+        return;
+    vt::unwatch(id->qp);
+    rdma_destroy_qp(id);
+}
+
+} // namespace
+
+vt::QpConfig config_of(ibv_qp_type type)
+{
+    return {.type = type, .send_sge = 1, .recv_sge = 1, .inline_data = 64};
+}
+
+vt::Params patient(ibv_mtu mtu, bool v6)
+{
+    vt::Params params;
+    params.mtu = mtu;
+    params.timeout = static_cast<std::uint8_t>(vt::ack_timeout(18));
+    params.family = v6 ? vt::Family::V6 : vt::Family::V4;
+    return params;
+}
+
+DirectWiring::DirectWiring(const vt::Context &from_context, Side &from,
+                           const vt::Context &to_context, Side &to, ibv_qp_type type,
+                           const vt::Params &params)
+    : from_(from.pd.get(), from.cq.get(), from.cq.get(), config_of(type)),
+      to_(to.pd.get(), to.cq.get(), to.cq.get(), config_of(type))
+{
+    vt::connect(from_context, from_, to_context, to_, params);
+    if (type == IBV_QPT_UD) {
+        ibv_ah_attr attr = vt::address_of(from_context, to_context, params);
+        way_ = vt::Ah(vt::need(ibv_create_ah(from.pd.get(), &attr), "ibv_create_ah"));
+    }
+}
+
+CmWiring::CmWiring(const std::string &where, const std::string &address, std::uint16_t port)
+{
+    const sockaddr_storage there = vt::address(address, port);
+    const std::string nothing;
+    rdma_conn_param param = vt::cm_parameters(nothing);
+
+    try {
+        listener_ = vt::cm_listen(channel_, where, RDMA_PS_TCP, there, 4);
+        resolve(there);
+        from_side_ = std::make_shared<Side>(client_->verbs);
+        create_qp(client_.get(), *from_side_);
+        vt::check(rdma_connect(client_.get(), &param), "rdma_connect");
+        accept(next(RDMA_CM_EVENT_CONNECT_REQUEST));
+        next(RDMA_CM_EVENT_ESTABLISHED);
+        next(RDMA_CM_EVENT_ESTABLISHED);
+        connected_ = true;
+    } catch (...) {
+        part();
+        throw;
+    }
+}
+
+CmWiring::~CmWiring()
+{
+    try {
+        if (connected_) {
+            vt::check(rdma_disconnect(client_.get()), "rdma_disconnect");
+            next(RDMA_CM_EVENT_DISCONNECTED);
+            rdma_disconnect(server_.get());
+            next(RDMA_CM_EVENT_DISCONNECTED);
+        }
+    } catch (const vt::Failure &failure) {
+        ADD_FAILURE() << failure.what();
+    }
+    part();
+}
+
+void CmWiring::part() noexcept
+{
+    destroy_qp(client_.get());
+    destroy_qp(server_.get());
+}
+
+void CmWiring::resolve(const sockaddr_storage &there)
+{
+    sockaddr_storage to = there;
+    client_ = channel_.make_id(RDMA_PS_TCP);
+    vt::check(rdma_resolve_addr(client_.get(), nullptr, reinterpret_cast<sockaddr *>(&to),
+                                kResolveMillis),
+              "rdma_resolve_addr");
+    next(RDMA_CM_EVENT_ADDR_RESOLVED);
+    vt::check(rdma_resolve_route(client_.get(), kResolveMillis), "rdma_resolve_route");
+    next(RDMA_CM_EVENT_ROUTE_RESOLVED);
+}
+
+void CmWiring::accept(vt::CmEvent request)
+{
+    const std::string nothing;
+    rdma_conn_param param = vt::cm_parameters(nothing);
+    server_ = vt::CmId(request.id);
+    to_side_ = std::make_shared<Side>(server_->verbs);
+    create_qp(server_.get(), *to_side_);
+    vt::check(rdma_accept(server_.get(), &param), "rdma_accept");
+}
+
+/// Several requests of the CM may get lost, one after another.
+vt::CmEvent CmWiring::next(rdma_cm_event_type wanted)
+{
+    auto event = channel_.next(4 * vt::kPatience);
+    if (!event)
+        vt::fail(std::string("no CM event ") + rdma_event_str(wanted) + vt::state_of_everything());
+    if (event->type != wanted)
+        vt::fail(std::string("CM event ") + rdma_event_str(event->type) + " (status " +
+                     std::to_string(event->status) + ") instead of " + rdma_event_str(wanted),
+                 event->status < 0 ? -event->status : EPROTO);
+    return *event;
+}
+
+} // namespace soak
