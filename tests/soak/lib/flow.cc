@@ -254,9 +254,9 @@ std::string ReliableFlow::text() const
 // ---- UC and UD ----
 
 LooseFlow::LooseFlow(std::uint64_t flow, ibv_qp_type type, std::uint32_t largest, Sides sides,
-                     std::unique_ptr<Wiring> wiring, Totals &totals)
+                     std::unique_ptr<Wiring> wiring, bool local, Totals &totals)
     : Flow(flow, std::move(sides), std::move(wiring), kSlots * kPlace, kLooseToSize, totals),
-      type_(type), largest_(std::min<std::uint32_t>(largest, kPlace))
+      type_(type), largest_(std::min<std::uint32_t>(largest, kPlace)), local_(local)
 {
     for (std::size_t slot = 0; slot < kPool; slot++)
         post_receive(slot, slot * kReceive, kReceive);
@@ -319,8 +319,8 @@ void LooseFlow::received(const ibv_wc &wc)
         vt::fail("receive completion of opcode " + std::to_string(wc.opcode) + ", " +
                  std::to_string(wc.byte_len) + " bytes, is not that of number " +
                  std::to_string(message.sequence) + text());
-    // A network may reorder datagrams and send them twice; in UC the PSNs are against that.
-    if (!ud && message.sequence < latest_)
+    // A network may change the order: UC, too, begins a message with any PSN.
+    if (local_ && message.sequence != latest_)
         vt::fail("number " + std::to_string(message.sequence) + " out of order" + text());
     latest_ = message.sequence + 1;
     std::size_t at = write ? kPool * kReceive + message.sequence % kRing * kPlace

@@ -96,7 +96,7 @@ private:
 class LooseFlow : public Flow {
 public:
     LooseFlow(std::uint64_t flow, ibv_qp_type type, std::uint32_t largest, Sides sides,
-              std::unique_ptr<Wiring> wiring, Totals &totals);
+              std::unique_ptr<Wiring> wiring, bool local, Totals &totals);
     void begin() override;
     void sent(const ibv_wc &wc) override;
     void received(const ibv_wc &wc) override;
@@ -116,11 +116,12 @@ private:
 
     ibv_qp_type type_;
     std::uint32_t largest_;
+    bool local_; ///< without a network in between: nothing is lost, all comes in order
     std::deque<Message> recent_;
     std::size_t unsent_ = 0;   ///< requests without their completions
     std::size_t awaited_ = 0;  ///< of this round, not come
     std::uint64_t first_ = 0;  ///< of this round
-    std::uint64_t latest_ = 0; ///< UC: one more than the last one that came
+    std::uint64_t latest_ = 0; ///< one more than the last one that came
     vt::Clock::time_point progress_ = vt::Clock::now();
 };
 

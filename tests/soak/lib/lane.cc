@@ -115,9 +115,11 @@ std::unique_ptr<Flow> Lane::connect()
     Sides sides{sides_[0], sides_[1]};
     if (trade_.type == IBV_QPT_RC)
         return std::make_unique<ReliableFlow>(name, sides, std::move(wiring), totals_);
-    const std::uint32_t largest = trade_.type == IBV_QPT_UD ? 128U << most : 65536;
+    // A datagram that the port's MTU has no room for is an error of the program: stay below the
+    // least.
+    const std::uint32_t largest = trade_.type == IBV_QPT_UD ? 1024 : 65536;
     return std::make_unique<LooseFlow>(name, trade_.type, largest, sides, std::move(wiring),
-                                       totals_);
+                                       trade_.local, totals_);
 }
 
 std::unique_ptr<Flow> Lane::connect_by_cm()
