@@ -120,6 +120,31 @@ fuzz: deps-quick
 	ROX_PACKETS=$(PACKETS) ROX_SEED=$(SEED) ROX_LIMIT=7200 \
 		scripts/vm --kernel $(FUZZ_KERNEL) --timeout 86400 --mem 3072 -- tests/wire/run fuzz
 
+## make soak            HOURS=24 or MINUTES=10 of mixed load, after IN_TURN=20000 connections (SOAK_KERNEL=6.12, SEED=)
+## make soak-connections, make soak-mix     one of the two
+SOAK_KERNEL ?= 6.12
+IN_TURN ?= 20000
+MINUTES ?= 10
+soak_seconds = $(shell echo $$(($(if $(HOURS),$(HOURS) * 3600,$(MINUTES) * 60))))
+soak_limit = $(shell echo $$((3600 + 3 * $(soak_seconds))))
+soak_build = @$(MAKE) --no-print-directory KVER=$(SOAK_KERNEL) module provider && \
+	$(MAKE) --no-print-directory tests TESTS="life verbs"
+.PHONY: soak soak-connections soak-mix
+soak: soak-connections soak-mix
+
+soak-connections: deps-quick
+	$(if $(filter debug,$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	$(soak_build)
+	ROX_IN_TURN=$(IN_TURN) ROX_LIMIT=43200 \
+		scripts/vm --kernel $(SOAK_KERNEL) --timeout 86400 -- tests/verbs/run cm_many
+	scripts/vm --kernel $(SOAK_KERNEL) --timeout 3600 -- tests/apps/run "cmtime -c 1000"
+
+soak-mix: deps-quick
+	$(if $(filter debug,$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	$(soak_build)
+	ROX_SECONDS=$(soak_seconds) ROX_SEED=$(SEED) \
+		scripts/vm --kernel $(SOAK_KERNEL) --timeout $(soak_limit) --pause 60,3 -- tests/soak/run
+
 ## make demo            two namespaces, stock programs between them, in one VM
 ## make vm              a shell in a VM with rox between two namespaces
 .PHONY: demo vm

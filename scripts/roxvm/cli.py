@@ -13,6 +13,7 @@ from pathlib import Path
 from . import accel, initramfs, kernels, kernlog
 from .machine import Machine, Settings, Streams
 from .paths import BUILD, LOGS, REPO, HarnessError
+from .pauses import Pauses
 from .usermode import UserModeMachine
 
 EXIT_TIMEOUT = 124
@@ -44,6 +45,8 @@ def parse(arguments):
     add("--overlay-size", default="70%", metavar="SIZE", help="of the tmpfs that takes writes")
     add("--pair", choices=("virtio", "e1000e"), help="two guests joined by this card")
     add("--mtu", type=int, default=1500, help="of the card that joins two guests (1500)")
+    add("--pause", type=Pauses.parse, metavar="EVERY,SEC",
+        help="stop a guest for so many seconds, again and again: its time leaps")
     add("--log", metavar="FILE", help="where the kernel log goes (default: build/vm/)")
     add("--no-unload", action="store_true", help="do not unload rox at the end")
     add("--no-rox", action="store_true", help="do not install rox in the guest")
@@ -143,7 +146,7 @@ def make_machines(options, kernel, folder):
     return machines
 
 
-def follow(machines, deadline):
+def follow(machines, deadline, pauses):
     """Pump output until all have ended. Returns None, or why it was cut short."""
     streams = Streams(machines, sys.stdout.buffer)
     booting = list(machines)
@@ -152,6 +155,8 @@ def follow(machines, deadline):
         if not streams.open():
             time.sleep(0.02)
         booting = [m for m in booting if m.running() and not m.is_up()]
+        if pauses:
+            pauses.tick(machines)
         now = time.monotonic()
         if booting and now > booting[0].started + BOOT_SECONDS:
             return "boot"
@@ -216,8 +221,11 @@ def run(options):
                 if machine.settings.role == 1:
                     wait_for_socket(folder / "net", machines[0])
                 machine.start()
-            cut = follow(machines, began + options.timeout)
+            cut = follow(machines, began + options.timeout, options.pause)
         finally:
+            if options.pause:
+                options.pause.end()
+                say(f"scripts/vm: {options.pause.count} pauses")
             for machine in machines:
                 machine.kill()
         codes = [verdict(machine, cut) for machine in machines]

@@ -152,6 +152,11 @@ class Machine:
     def log_text(self):
         return self.settings.log.read_text(errors="replace").replace("\r", "")
 
+    def send(self, number):
+        """A signal to the process that is the machine."""
+        if self.running():
+            self.process.send_signal(number)
+
     def dump_tasks(self, seconds=8):
         """Ask the kernel by its keyboard to log blocked tasks, CPUs and all tasks."""
         try:
