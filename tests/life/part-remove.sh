@@ -1,9 +1,11 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: GPL-2.0
 #
-# Everything beneath the traffic taken away in mid-transfer, with programs that hold the device open.
+# Everything beneath the traffic taken away in mid-transfer, with programs that hold the device open:
+# several connections, each with a device opening of its own.
 
-REMOVE_TIMES=5
+REMOVE_TIMES=${ROX_REMOVE_TIMES:-$((LIFE_TIMES > 20 ? LIFE_TIMES / 20 : 1))}
+REMOVE_CONNECTIONS=8
 
 part_remove() {
 	local what
@@ -16,7 +18,7 @@ part_remove() {
 	for what in flap carrier_flap mtu address; do
 		tap_run "in mid-transfer, survived: ${what//_/ }" remove_times 2 "survive_$what"
 	done
-	tap_run "kernel memory after the removals" memory_settles "$ROX_TMP/memory.before" 40
+	tap_run "kernel memory after the removals" memory_settles "$ROX_TMP/memory.before" $((8 * REMOVE_TIMES))
 	tap_run "the module unloads" module_unload
 }
 
@@ -39,7 +41,7 @@ remove_times() {
 traffic_start_either() {
 	local options=()
 	((RANDOM % 2)) || options=(-e)
-	traffic_start "${options[@]}" && random_sleep 50
+	traffic_start "${options[@]}" -q $REMOVE_CONNECTIONS && random_sleep 50
 }
 
 remove_veth() {

@@ -3,10 +3,10 @@
 #
 # A mixed load on many queue pairs (tests/soak), and what it has to survive, again and again: faults of
 # the network, addresses, CPUs that go and come back, tasks that are frozen, attempts to unload.
-# SHAKE_TIMES=N times each; tests/soak/run takes the same faults by chance.
+# ROX_SHAKE_TIMES=N times each; tests/soak/run takes the same faults by chance.
 
 MIX=${ROX_BUILD:-build}/tests/soak/mix
-SHAKE_TIMES=${SHAKE_TIMES:-$((LIFE_TIMES > 20 ? LIFE_TIMES / 20 : 1))}
+SHAKE_TIMES=${ROX_SHAKE_TIMES:-$((LIFE_TIMES > 20 ? LIFE_TIMES / 20 : 1))}
 
 # In the order in which they are tried.
 shake_faults="loss disorder corruption flap carrier mtu address other_link unload cpu workqueues freezer"

@@ -9,12 +9,13 @@
 /// Options: -m N messages each way (else for ever), -e sleep on completion events,
 /// -t N local ACK timeout, -r N retries, -a ADDRESS the GID to use, -c FILE keeps the number of
 /// messages that are through, -w N waits N milliseconds between one round
-/// of sending and polling and the next. On SIGTERM,
-/// which both ends have to get, it sends no more and waits until all is through. It prints
+/// of sending and polling and the next, -q N connections side by side (not with "once"). On
+/// SIGTERM, which both ends have to get, it sends no more and waits until all is through. It prints
 /// "running" once something has gone through, and at the end one line that says why. Exit status: 0
 /// all done, 3 connection lost, 4 device removed (told by IBV_EVENT_DEVICE_FATAL), 5 nothing came
 /// any more, 1 anything else.
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <csignal>
@@ -24,6 +25,7 @@
 #include <iostream>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -49,7 +51,8 @@ struct Arguments {
     life::Options options;
     std::uint64_t messages = 0;
     useconds_t pause = 0; ///< microseconds
-    std::string counter;  ///< file, or empty
+    std::size_t connections = 1;
+    std::string counter; ///< file, or empty
     std::string_view mode;
     std::string device;
     std::string other; ///< device or socket
@@ -58,7 +61,8 @@ struct Arguments {
 int usage()
 {
     std::cerr << "usage: traffic once|serve|connect [-m messages] [-e] [-t timeout] "
-                 "[-r retries] [-a address] [-c file] [-w millis] DEVICE DEVICE|SOCKET\n";
+                 "[-r retries] [-a address] [-c file] [-w millis] [-q connections] DEVICE "
+                 "DEVICE|SOCKET\n";
     return 1;
 }
 
@@ -70,7 +74,7 @@ bool parse(int argc, char **argv, Arguments &arguments)
         return false;
     arguments.mode = argv[1];
     optind = 2;
-    while ((option = getopt(argc, argv, "m:et:r:a:c:w:")) != -1) {
+    while ((option = getopt(argc, argv, "m:et:r:a:c:w:q:")) != -1) {
         switch (option) {
         case 'm': arguments.messages = std::strtoull(optarg, nullptr, 10); break;
         case 'e': arguments.options.events = true; break;
@@ -79,10 +83,11 @@ bool parse(int argc, char **argv, Arguments &arguments)
         case 'a': arguments.options.address = optarg; break;
         case 'c': arguments.counter = optarg; break;
         case 'w': arguments.pause = std::strtoul(optarg, nullptr, 10) * 1000; break;
+        case 'q': arguments.connections = std::strtoul(optarg, nullptr, 10); break;
         default: return false;
         }
     }
-    if (argc - optind != 2)
+    if (argc - optind != 2 || !arguments.connections)
         return false;
     arguments.device = argv[optind];
     arguments.other = argv[optind + 1];
@@ -233,38 +238,111 @@ private:
     int fd_ = -1;
 };
 
+/// An end of one connection, and where it has come to.
+struct Line {
+    explicit Line(const Arguments &arguments) : endpoint(with_device(arguments)) {}
+
+    static life::Options with_device(const Arguments &arguments)
+    {
+        life::Options options = arguments.options;
+        options.device = arguments.device;
+        return options;
+    }
+
+    Endpoint endpoint;
+    std::unique_ptr<Stream> stream;
+    State state = State::Running;
+};
+
+/// The ends of all connections in this process.
+class Lines {
+public:
+    Lines(const Arguments &arguments, Meeting &meeting)
+    {
+        for (std::size_t i = 0; i < arguments.connections; i++) {
+            Line &line = *lines_.emplace_back(std::make_unique<Line>(arguments));
+            line.endpoint.connect(meeting.exchange(line.endpoint.address()));
+        }
+        meeting.exchange('r');
+        for (auto &line : lines_)
+            line->stream = std::make_unique<Stream>(line->endpoint, arguments.messages);
+    }
+
+    /// Running while one of them runs, else done; or how the first one failed.
+    State step()
+    {
+        State all = State::Done;
+
+        for (auto &line : lines_) {
+            if (line->state == State::Running)
+                line->state = line->stream->step();
+            if (line->state == State::Running)
+                all = State::Running;
+            else if (line->state != State::Done)
+                return (told_ = line.get())->state;
+        }
+        return all;
+    }
+    void stop(Meeting &meeting)
+    {
+        for (auto &line : lines_)
+            line->stream->expect(meeting.exchange(line->stream->stop()));
+    }
+    /// For one that has nothing to do the others must not wait long.
+    void wait()
+    {
+        for (auto &line : lines_)
+            if (line->state == State::Running)
+                line->stream->wait(lines_.size() == 1 ? 200 : 1);
+    }
+    std::uint64_t completed() const
+    {
+        std::uint64_t sum = 0;
+        for (const auto &line : lines_)
+            sum += line->stream->completed();
+        return sum;
+    }
+    /// Has something gone through all of them?
+    bool all_run() const
+    {
+        return std::all_of(lines_.begin(), lines_.end(), [](const auto &line) {
+            return line->stream->completed() > life::layout::kSlots;
+        });
+    }
+    /// The one that failed, or any.
+    const Stream &told() const { return *(told_ ? told_ : lines_.front().get())->stream; }
+
+private:
+    std::vector<std::unique_ptr<Line>> lines_;
+    Line *told_ = nullptr;
+};
+
 int run_end(const Arguments &arguments, bool serve)
 {
-    life::Options options = arguments.options;
-
-    options.device = arguments.device;
-    Endpoint endpoint(options);
     Meeting meeting(arguments.other, serve);
-    endpoint.connect(meeting.exchange(endpoint.address()));
-    meeting.exchange('r');
-    Stream stream(endpoint, arguments.messages);
+    Lines lines(arguments, meeting);
     Counter counter(arguments.counter);
     bool running = false;
     bool stopped = false;
     State state = State::Running;
 
-    while ((state = stream.step()) == State::Running) {
-        counter.set(stream.completed());
-        if (!running && stream.completed() > life::layout::kSlots) {
+    while ((state = lines.step()) == State::Running) {
+        counter.set(lines.completed());
+        if (!running && lines.all_run()) {
             std::cout << "running" << std::endl;
             running = true;
         }
         if (stop_asked && !stopped) {
-            stream.expect(meeting.exchange(stream.stop()));
+            lines.stop(meeting);
             stopped = true;
         }
-        stream.wait();
+        lines.wait();
         if (arguments.pause)
             usleep(arguments.pause);
     }
     if (state == State::Done)
         meeting.exchange('d');
-    return report(stream, state);
+    return report(lines.told(), state);
 }
 
 int run(const Arguments &arguments)

@@ -32,8 +32,8 @@ public:
     std::uint64_t stop();
     /// Makes @p messages the number that comes from the other side.
     void expect(std::uint64_t messages);
-    /// Sleeps if that is wanted, until there may be something to do.
-    void wait() { endpoint_.wait(200); }
+    /// Sleeps if that is wanted, until there may be something to do, or for so long.
+    void wait(int millis = 200) { endpoint_.wait(millis); }
 
     std::uint64_t completed() const { return completed_; }
     /// Why it ended.
