@@ -145,6 +145,18 @@ soak-mix: deps-quick
 	ROX_SECONDS=$(soak_seconds) ROX_SEED=$(SEED) \
 		scripts/vm --kernel $(SOAK_KERNEL) --timeout $(soak_limit) --pause 60,3 -- tests/soak/run
 
+## make life-debug      TIMES=100 removals of each kind, faults of each kind, in mid-traffic (PARTS="remove shake", LIFE_KERNEL=debug)
+LIFE_KERNEL ?= debug
+PARTS ?= remove shake
+TIMES ?= 100
+.PHONY: life-debug
+life-debug: deps-quick
+	$(if $(filter debug,$(LIFE_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	@$(MAKE) --no-print-directory KVER=$(LIFE_KERNEL) module provider
+	@$(MAKE) --no-print-directory tests TESTS=life
+	ROX_REMOVE_TIMES=$(TIMES) ROX_SHAKE_TIMES=$(TIMES) ROX_LIFE_TIMES=$(TIMES) ROX_PAUSE_MS=0 \
+		scripts/vm --kernel $(LIFE_KERNEL) --timeout 86400 --mem 3072 -- tests/life/run $(PARTS)
+
 ## make demo            two namespaces, stock programs between them, in one VM
 ## make vm              a shell in a VM with rox between two namespaces
 .PHONY: demo vm

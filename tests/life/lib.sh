@@ -15,6 +15,7 @@
 
 TRAFFIC=${ROX_BUILD:-build}/tests/life/traffic
 # With two kernels `make check` comes to 200 lives and 200 kills.
+# shellcheck disable=SC2034 # for the parts
 LIFE_TIMES=${ROX_LIFE_TIMES:-100}
 MODULE=rox
 [[ $ROX_TYPE == rox ]] || MODULE=rdma_$ROX_TYPE
