@@ -63,7 +63,7 @@ mix_beyond() {
 mix_goes_on() {
 	local count
 	mix_count
-	soon $((30 * ROX_PATIENCE)) mix_beyond $((count + 50))
+	soon $((60 * ROX_PATIENCE)) mix_beyond $((count + 50))
 	! process_gone "$mix" || mix_fail "has ended" || return
 	mix_beyond $((count + 50)) || mix_fail "stands still"
 }
@@ -77,7 +77,7 @@ mix_fail() {
 
 mix_ends() {
 	local status=0
-	soon $((60 * ROX_PATIENCE)) process_gone "$mix" || mix_fail "does not end" || return
+	soon $((120 * ROX_PATIENCE)) process_gone "$mix" || mix_fail "does not end" || return
 	wait "$mix" || status=$?
 	((status == 0)) || mix_fail "ended with status $status"
 }

@@ -50,14 +50,26 @@ void tell_progress(const Totals &totals)
             << std::string(20 - text.size(), '0') + text + "\n";
 }
 
-/// Waits, and tells how it goes; SIGTERM ends it sooner.
-void watch_over(const Totals &totals, unsigned seconds)
+using Lanes = std::vector<std::unique_ptr<Lane>>;
+
+bool all_are_under_way(const Lanes &lanes, const Totals &totals)
 {
+    return std::all_of(lanes.begin(), lanes.end(), [](auto &lane) { return lane->rounds() > 0; }) &&
+           std::all_of(totals.operations.begin(), totals.operations.end(),
+                       [](auto &count) { return count > 0; });
+}
+
+/// Waits, and tells how it goes; SIGTERM ends it sooner. On a slow machine it takes longer until
+/// each lane has done something.
+void watch_over(const Lanes &lanes, const Totals &totals, unsigned seconds)
+{
+    const vt::Deadline last(vt::Millis(1000) * seconds + 20 * vt::kPatience);
     vt::Deadline deadline(vt::Millis(1000) * seconds);
     vt::Stopwatch watch;
     auto told = watch.elapsed();
-    while (!deadline.passed() && !totals.stop && !stop_asked) {
-        std::this_thread::sleep_for(std::min(vt::Millis(200), deadline.left()));
+    while (!totals.stop && !last.passed() &&
+           (!(deadline.passed() || stop_asked) || !all_are_under_way(lanes, totals))) {
+        std::this_thread::sleep_for(vt::Millis(200));
         tell_progress(totals);
         if (watch.elapsed() - told < vt::Millis(60000))
             continue;
@@ -72,17 +84,17 @@ TEST(Mix, AllThatIsSentIsRight)
     const unsigned seconds = number("ROX_SECONDS", 10);
     const unsigned lanes = number("ROX_LANES", kTrades.size());
     const unsigned pairs = number("ROX_PAIRS", 4);
-    std::vector<std::unique_ptr<Lane>> all;
+    Lanes all;
     Totals totals;
 
-    alarm(seconds + 4 * vt::kLongCaseSeconds);
+    alarm(seconds + 8 * vt::kLongCaseSeconds);
     std::signal(SIGTERM, [](int) { stop_asked = 1; });
     for (unsigned i = 0; i < lanes; i++)
         all.push_back(std::make_unique<Lane>(i, kTrades[i % kTrades.size()], pairs, totals));
     for (auto &lane : all)
         lane->start();
     std::cout << "running" << std::endl;
-    watch_over(totals, seconds);
+    watch_over(all, totals, seconds);
     totals.stop = true;
     for (auto &lane : all)
         lane->join();

@@ -18,7 +18,7 @@ const vt::Millis kRoundLimit = 6 * vt::kPatience;
 /// Is it what the network says when it is away for a while?
 bool is_absence(int error)
 {
-    constexpr std::array kErrors{ENETUNREACH, EHOSTUNREACH, ENETDOWN, ETIMEDOUT, ENODEV};
+    constexpr std::array kErrors{ENETUNREACH, EHOSTUNREACH, ENETDOWN, ETIMEDOUT, ENODEV, EAGAIN};
     return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
 }
 

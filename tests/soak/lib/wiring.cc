@@ -121,17 +121,24 @@ void CmWiring::accept(vt::CmEvent request)
     vt::check(rdma_accept(server_.get(), &param), "rdma_accept");
 }
 
-/// Several requests of the CM may get lost, one after another.
+/// Several requests of the CM may get lost, one after another. A connection that stands is told
+/// UNREACHABLE whenever its neighbour's address is not known for a while (cma_netevent_callback in
+/// the kernel's cma.c), and stands all the same. One that is being made may fail: the caller tries
+/// again.
 vt::CmEvent CmWiring::next(rdma_cm_event_type wanted)
 {
-    auto event = channel_.next(4 * vt::kPatience);
-    if (!event)
-        vt::fail(std::string("no CM event ") + rdma_event_str(wanted) + vt::state_of_everything());
-    if (event->type != wanted)
-        vt::fail(std::string("CM event ") + rdma_event_str(event->type) + " (status " +
-                     std::to_string(event->status) + ") instead of " + rdma_event_str(wanted),
-                 event->status < 0 ? -event->status : EPROTO);
-    return *event;
+    for (;;) {
+        auto event = channel_.next(4 * vt::kPatience);
+        if (!event)
+            vt::fail(std::string("no CM event ") + rdma_event_str(wanted) +
+                     vt::state_of_everything());
+        if (event->type == wanted)
+            return *event;
+        if (!connected_ || event->type != RDMA_CM_EVENT_UNREACHABLE)
+            vt::fail(std::string("CM event ") + rdma_event_str(event->type) + " (status " +
+                         std::to_string(event->status) + ") instead of " + rdma_event_str(wanted),
+                     connected_ ? EPROTO : EAGAIN);
+    }
 }
 
 } // namespace soak
