@@ -15,10 +15,12 @@ namespace {
 /// What a round may take: a link that is down, lost requests and all their timeouts.
 const vt::Millis kRoundLimit = 6 * vt::kPatience;
 
-/// Is it what the network says when it is away for a while?
+/// Is it what the network says when it is away for a while, or the device (EINVAL) when the port's
+/// MTU has become smaller than the connection's since that was chosen?
 bool is_absence(int error)
 {
-    constexpr std::array kErrors{ENETUNREACH, EHOSTUNREACH, ENETDOWN, ETIMEDOUT, ENODEV, EAGAIN};
+    constexpr std::array kErrors{ENETUNREACH, EHOSTUNREACH, ENETDOWN, ETIMEDOUT,
+                                 ENODEV,      EAGAIN,       EINVAL};
     return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
 }
 
