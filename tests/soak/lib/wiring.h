@@ -72,7 +72,7 @@ public:
 private:
     void part() noexcept;
     void resolve(const sockaddr_storage &there);
-    void accept(vt::CmEvent request);
+    void accept(const vt::CmEvent &request);
     vt::CmEvent next(rdma_cm_event_type wanted);
 
     vt::CmChannel channel_;
