@@ -47,6 +47,7 @@ void rox_recovery_rewound(struct rox_qp *qp)
 	rec->due = 0;
 	rec->resent = false;
 	rec->timed_at = 0;
+	rec->waited = 0;
 }
 
 bool rox_recovery_gap(struct rox_qp *qp)
@@ -96,9 +97,16 @@ u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout)
 	struct rox_recovery *rec = &qp->send.recovery;
 	u64 wait = (2 * rec->round_trip + ROX_PROBE_NS) << rec->probes;
 
-	rec->asks = !rec->distrust && rec->probes < ROX_PROBES && wait < timeout &&
-		    rox_can_resend(qp);
-	return rec->asks ? wait : timeout;
+	rec->asks = !rec->distrust && rec->probes < ROX_PROBES &&
+		    rec->waited + wait < timeout && rox_can_resend(qp);
+	if (rec->asks) {
+		rec->waited += wait;
+		return wait;
+	}
+	/* The questions do not make it longer. */
+	wait = timeout - min(rec->waited, timeout);
+	rec->waited = 0;
+	return wait;
 }
 
 bool rox_recovery_probe(struct rox_qp *qp)
@@ -138,6 +146,7 @@ void rox_recovery_progress(struct rox_qp *qp, u32 una)
 	u64 took;
 
 	rec->probes = 0;
+	rec->waited = 0;
 	if (unlikely(rec->resent) && rox_psn_diff(una, rec->resent_to) >= 0)
 		rox_recovery_answered(qp, una);
 	if (!rec->timed_at || rox_psn_diff(una, rec->timed_psn) < 0)

@@ -196,6 +196,7 @@ struct rox_watch {
  * @asks: at send.deadline it is to be asked how far it is; else it is the ACK timeout
  * @resent: packets were sent again, and nothing has come that says what of them arrived
  * @probes: times that it was asked, since there was progress
+ * @waited: time that these have taken of the ACK timeout, in ns
  * @gap: packets that are sent for a gap
  * @due: packets that are to be sent again at once
  * @resent_to: the PSN behind those that were
@@ -213,6 +214,7 @@ struct rox_recovery {
 	u32 resent_to;
 	u32 timed_psn;
 	u64 timed_at;
+	u64 waited;
 	u64 round_trip;
 };
 

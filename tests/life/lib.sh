@@ -153,8 +153,11 @@ stage_clear() {
 
 # -- traffic -----------------------------------------------------------------
 
+# Ended, whether this shell has noticed or not: under load bash may leave a child unreaped until it
+# waits for one.
 process_gone() {
-	! kill -0 "$1" 2>/dev/null
+	local stat
+	! { read -r stat <"/proc/$1/stat"; } 2>/dev/null || [[ ${stat##*) } == [ZX]* ]]
 }
 
 traffic_flows() {
@@ -191,7 +194,7 @@ traffic_kill() {
 # The status may be one of several: "3|4".
 traffic_ends() {
 	local pid=$1 wanted=$2 status=0
-	if ! soon 40 process_gone "$pid"; then
+	if ! soon $((20 * ROX_PATIENCE)) process_gone "$pid"; then
 		echo "the process $pid does not end: $(ps -o stat=,wchan:30= -p "$pid")"
 		traffic_print
 		kill -9 "$pid"

@@ -13,7 +13,8 @@ namespace life {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(25);
+/// Longer than a connection may stand silence.
+constexpr auto kPatience = std::chrono::seconds(50);
 constexpr auto kQuiet = std::chrono::seconds(2);
 constexpr std::uint64_t kCredit = ~std::uint64_t{0};
 
