@@ -178,9 +178,11 @@ class Run:
         for text in process.stdout:
             output.line(self, text)
             results.line(text.rstrip("\n"))
-        results.finish(process.wait())
+        _, status, usage = os.wait4(process.pid, 0)
+        results.finish(os.waitstatus_to_exitcode(status))
         output.end(self, f"=== {self.label}: {summary([results])}, "
-                         f"{time.monotonic() - began:.0f} s\n")
+                         f"{time.monotonic() - began:.0f} s, "
+                         f"of a CPU {usage.ru_utime + usage.ru_stime:.0f} s\n")
         return results
 
 
