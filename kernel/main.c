@@ -16,18 +16,38 @@ MODULE_LICENSE("GPL");
 MODULE_ALIAS_RDMA_LINK("rox");
 
 struct workqueue_struct *rox_wq;
+struct workqueue_struct *rox_retry_wq;
+
+static void rox_wqs_free(void)
+{
+	destroy_workqueue(rox_retry_wq);
+	destroy_workqueue(rox_wq);
+}
+
+/* Unbound: a burst that had to wait should not wait for a busy CPU as well. */
+static int __init rox_wqs_alloc(void)
+{
+	rox_wq = alloc_workqueue("rox", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
+	if (!rox_wq)
+		return -ENOMEM;
+	rox_retry_wq = alloc_ordered_workqueue("rox_retry", WQ_MEM_RECLAIM);
+	if (!rox_retry_wq) {
+		destroy_workqueue(rox_wq);
+		return -ENOMEM;
+	}
+	return 0;
+}
 
 static int __init rox_init(void)
 {
 	int err;
 
-	/* Unbound: a burst that had to wait should not wait for a busy CPU as well. */
-	rox_wq = alloc_workqueue("rox", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
-	if (!rox_wq)
-		return -ENOMEM;
+	err = rox_wqs_alloc();
+	if (err)
+		return err;
 	err = rox_engine_init();
 	if (err)
-		goto free_wq;
+		goto free_wqs;
 	err = rox_odp_init();
 	if (err)
 		goto exit_engine;
@@ -56,8 +76,8 @@ exit_odp:
 	rox_odp_exit();
 exit_engine:
 	rox_engine_exit();
-free_wq:
-	destroy_workqueue(rox_wq);
+free_wqs:
+	rox_wqs_free();
 	return err;
 }
 
@@ -70,7 +90,7 @@ static void __exit rox_exit(void)
 	rox_qp_table_exit();
 	rox_odp_exit();
 	rox_engine_exit();
-	destroy_workqueue(rox_wq);
+	rox_wqs_free();
 	/* Callbacks of call_rcu() are code of this module. */
 	rcu_barrier();
 }

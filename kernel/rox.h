@@ -137,5 +137,7 @@ static inline struct rox_dev *to_rox_dev(struct ib_device *ibdev)
 
 /* For what may not run in softirq context; ordered per item, unbound. Owned by main.c. */
 extern struct workqueue_struct *rox_wq;
+/* For what may have to be done again and again: one worker, that leaves the CPU to others. */
+extern struct workqueue_struct *rox_retry_wq;
 
 #endif /* ROX_H */

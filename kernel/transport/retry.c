@@ -8,14 +8,25 @@
 /* NAKs for one gap that are followed at once. */
 #define ROX_FREE_NAKS 3
 
+/* RNR NAKs without progress that are followed by the timer itself, at once. */
+#define ROX_SOFTIRQ_RNR_WAITS 2
+
 /* Timeouts in a row do not last longer than this, unless the QP asks for more. */
 #define ROX_MAX_BACKOFF_NS (NSEC_PER_SEC / 2)
 
+/*
+ * Who has to post the receive may need this CPU for that. The timers of some QPs that
+ * ask every few microseconds would keep softirqs busy for ever, so what has been refused
+ * some times is sent by a worker.
+ */
 static enum hrtimer_restart rox_timer_fn(struct hrtimer *timer)
 {
 	struct rox_qp *qp = container_of(timer, struct rox_qp, send.timer);
 
-	rox_side_kick(&qp->send.side, ROX_WORK_TIMEOUT);
+	if (READ_ONCE(qp->send.rnr_waits) > ROX_SOFTIRQ_RNR_WAITS)
+		rox_side_kick_fairly(&qp->send.side, ROX_WORK_TIMEOUT);
+	else
+		rox_side_kick(&qp->send.side, ROX_WORK_TIMEOUT);
 	return HRTIMER_NORESTART;
 }
 
@@ -59,6 +70,7 @@ void rox_retry_reset(struct rox_qp *qp)
 
 	send->timeouts = 0;
 	send->naks = 0;
+	WRITE_ONCE(send->rnr_waits, 0);
 	send->retry = qp->attr.retry_cnt;
 	send->rnr_retry = qp->attr.rnr_retry;
 	if (!send->waiting_rnr)
@@ -178,6 +190,8 @@ void rox_retry_rnr(struct rox_qp *qp, u8 timer_code)
 	/* 7 means for ever. */
 	if (qp->attr.rnr_retry != 7)
 		send->rnr_retry--;
+	if (send->rnr_waits < U8_MAX)
+		WRITE_ONCE(send->rnr_waits, send->rnr_waits + 1);
 	send->waiting_rnr = true;
 	send->deadline = ktime_get_ns() + rox_rnr_timer_ns(timer_code);
 	rox_timer_arm(qp);

@@ -184,6 +184,12 @@ void rox_side_kick(struct rox_side *side, unsigned long work)
 	rox_side_run_later();
 }
 
+void rox_side_kick_fairly(struct rox_side *side, unsigned long work)
+{
+	rox_side_announce(side, work);
+	queue_work(rox_retry_wq, &side->work);
+}
+
 bool rox_side_try(struct rox_side *side)
 {
 	if (!rox_side_trylock(side))

@@ -244,6 +244,7 @@ struct rox_recovery {
  * @retry: retry_cnt left, until there is progress
  * @rnr_retry: rnr_retry left, likewise
  * @waiting_rnr: nothing is sent until the timer fires
+ * @rnr_waits: RNR NAKs without progress between
  * @recovery: see there
  * @deadline: when the timer has something to do, in ktime ns; 0 if never
  * @timer: the only timer: ACK timeout and RNR
@@ -271,6 +272,7 @@ struct rox_send {
 	u8 rnr_retry;
 	u8 timeouts;
 	u8 naks;
+	u8 rnr_waits;
 	u32 window;
 	u32 rd_atomic;
 	u32 nak_una;
