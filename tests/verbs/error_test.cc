@@ -1,12 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// Each status with which a work request can fail over RC, at both ends.
+#include <set>
+
+#include <sched.h>
+
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 
 using namespace vt;
 
 namespace {
+
+/// While it lives, this thread stays where it is now, and so do the timers of what it posts.
+class OneCpu {
+public:
+    OneCpu()
+    {
+        cpu_set_t here;
+        CPU_ZERO(&here);
+        CPU_SET(sched_getcpu(), &here);
+        sched_getaffinity(0, sizeof(before_), &before_);
+        EXPECT_EQ(sched_setaffinity(0, sizeof(here), &here), 0);
+    }
+    ~OneCpu() { sched_setaffinity(0, sizeof(before_), &before_); }
+    OneCpu(const OneCpu &) = delete;
+    OneCpu &operator=(const OneCpu &) = delete;
+
+private:
+    cpu_set_t before_{};
+};
 
 class ErrorCore : public PairTest {
 protected:
@@ -350,6 +373,31 @@ TEST_F(RetryCore, RnrRetrySevenWaitsUntilAReceiveIsPosted)
     EXPECT_TRUE(is(b.recv_cq.one(), 3, IBV_WC_RECV));
     EXPECT_TRUE(is(b.recv_cq.one(), 4, IBV_WC_RECV_RDMA_WITH_IMM));
     EXPECT_TRUE(filled(far.bytes(0, 9000), 2));
+}
+
+TEST_F(RetryCore, WhoHasToPostTheReceivesGetsTheCpu)
+{
+    constexpr std::size_t kQps = 32;
+    Params params;
+    params.min_rnr_timer = 1; // 10 us: all together ask far more often than they can be answered
+    params.rnr_retry = 7;
+    OneCpu pinned;
+    std::vector<std::unique_ptr<Qp>> senders, receivers;
+    for (std::size_t i = 0; i < kQps; i++) {
+        senders.push_back(std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get()));
+        receivers.push_back(std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get()));
+        vt::connect(a.context, *senders[i], b.context, *receivers[i], params);
+        senders[i]->post(SendWr::send({near.sge(0, 64)}).id(i));
+    }
+    EXPECT_TRUE(a.send_cq.quiet(300ms));
+    for (std::size_t i = 0; i < kQps; i++)
+        receivers[i]->post_recv(i, {far.sge(0, 64)});
+    std::set<std::uint64_t> done;
+    for (const ibv_wc &wc : a.send_cq.wait(kQps)) {
+        EXPECT_TRUE(is(wc, wc.wr_id, IBV_WC_SEND));
+        done.insert(wc.wr_id);
+    }
+    EXPECT_EQ(done.size(), kQps);
 }
 
 TEST_F(RetryCore, RnrRetriesStartAnewWithEachMessage)
