@@ -109,12 +109,12 @@ check-kunit: KERNELS := uml
 $(check_groups:%=check-%): check-%: deps-quick
 	@scripts/check --kernels "$(KERNELS)" $*
 
-## make fuzz            hostile packets on the debug kernel (PACKETS=2000000, SEED=, FUZZ_KERNEL=debug)
+## make fuzz            hostile packets on a kernel with KASAN (PACKETS=2000000, SEED=, FUZZ_KERNEL=uml)
 PACKETS ?= 2000000
-FUZZ_KERNEL ?= debug
+FUZZ_KERNEL ?= uml
 .PHONY: fuzz
 fuzz: deps-quick
-	$(if $(filter debug,$(FUZZ_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	$(if $(filter $(built_kernels),$(FUZZ_KERNEL)),@$(MAKE) --no-print-directory kernel-$(FUZZ_KERNEL))
 	@$(MAKE) --no-print-directory KVER=$(FUZZ_KERNEL) module provider
 	@$(MAKE) --no-print-directory tests TESTS=wire
 	ROX_PACKETS=$(PACKETS) ROX_SEED=$(SEED) ROX_LIMIT=7200 \
@@ -133,25 +133,25 @@ soak_build = @$(MAKE) --no-print-directory KVER=$(SOAK_KERNEL) module provider &
 soak: soak-connections soak-mix
 
 soak-connections: deps-quick
-	$(if $(filter debug,$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	$(if $(filter $(built_kernels),$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-$(SOAK_KERNEL))
 	$(soak_build)
 	ROX_IN_TURN=$(IN_TURN) ROX_LIMIT=43200 \
 		scripts/vm --kernel $(SOAK_KERNEL) --timeout 86400 -- tests/verbs/run cm_many
 	scripts/vm --kernel $(SOAK_KERNEL) --timeout 3600 -- tests/apps/run "cmtime -c 1000"
 
 soak-mix: deps-quick
-	$(if $(filter debug,$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	$(if $(filter $(built_kernels),$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-$(SOAK_KERNEL))
 	$(soak_build)
 	ROX_SECONDS=$(soak_seconds) ROX_SEED=$(SEED) \
 		scripts/vm --kernel $(SOAK_KERNEL) --timeout $(soak_limit) --pause 60,3 -- tests/soak/run
 
-## make life-debug      TIMES=100 removals of each kind, faults of each kind, in mid-traffic (PARTS="remove shake", LIFE_KERNEL=debug)
-LIFE_KERNEL ?= debug
+## make life-debug      TIMES=100 removals of each kind, faults of each kind, in mid-traffic (PARTS="remove shake", LIFE_KERNEL=uml)
+LIFE_KERNEL ?= uml
 PARTS ?= remove shake
 TIMES ?= 100
 .PHONY: life-debug
 life-debug: deps-quick
-	$(if $(filter debug,$(LIFE_KERNEL)),@$(MAKE) --no-print-directory kernel-debug)
+	$(if $(filter $(built_kernels),$(LIFE_KERNEL)),@$(MAKE) --no-print-directory kernel-$(LIFE_KERNEL))
 	@$(MAKE) --no-print-directory KVER=$(LIFE_KERNEL) module provider
 	@$(MAKE) --no-print-directory tests TESTS=life
 	ROX_REMOVE_TIMES=$(TIMES) ROX_SHAKE_TIMES=$(TIMES) ROX_LIFE_TIMES=$(TIMES) ROX_PAUSE_MS=0 \
