@@ -42,7 +42,7 @@ BUILT = {"debug": {"verbs", "wire", "hostile", "kunit"}, "uml": {"wire", "hostil
 ONLY_BUILT = {"kunit"}
 LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e"), ("interop", "vm")}
 # Of these, the cases that take longest (tests/cases.sh) run on that kernel only, too.
-BRIEF_BEFORE = {"apps", "pair"}
+BRIEF_BEFORE = {"apps", "life", "pair", "verbs"}
 # An emulated kernel that checks every access is slow.
 PATIENCE = {"debug": 3}
 
