@@ -207,8 +207,8 @@ shake_freezer() {
 	echo none >/sys/power/pm_test
 }
 
-# The whole machine sleeps until its clock wakes it after a second.
+# The whole machine sleeps until its clock wakes it, or something else does before.
 shake_suspend() {
-	echo 0 >/sys/class/rtc/rtc0/wakealarm && echo +1 >/sys/class/rtc/rtc0/wakealarm &&
-		echo freeze >/sys/power/state
+	echo 0 >/sys/class/rtc/rtc0/wakealarm && echo +3 >/sys/class/rtc/rtc0/wakealarm &&
+		echo mem >/sys/power/state
 }
