@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Programs of GoogleTest cases, NAME_test.cc -> OUT/NAME, over the library in lib/. Included by a
+# folder's Makefile, which has set OUT and INCLUDES; MORE_OBJECTS are linked as well.
+
+CXXFLAGS ?= -O1
+override CXXFLAGS += -std=c++20 -g1 -Wall -Wextra -Werror $(INCLUDES) -pthread -MMD -MP
+LDLIBS := -lgtest -lrdmacm -libverbs -lpthread
+
+programs := $(patsubst %_test.cc,$(OUT)/%,$(wildcard *_test.cc))
+library := $(patsubst lib/%.cc,$(OUT)/lib/%.o,$(wildcard lib/*.cc))
+
+.PHONY: all library clean
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+all: $(programs)
+library: $(library)
+
+$(OUT)/%: $(OUT)/%_test.o $(library) $(MORE_OBJECTS)
+	$(CXX) -pthread $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(OUT)/%.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) -c -o $@ $<
+
+clean:
+	rm -rf $(OUT)
+
+-include $(wildcard $(OUT)/*.d $(OUT)/lib/*.d)
