@@ -19,6 +19,7 @@
 #include "../verbs/lib/rdmatool.h"
 #include "lib/bystander.h"
 #include "lib/chance.h"
+#include "lib/command.h"
 
 using namespace hostile;
 
@@ -42,18 +43,12 @@ protected:
         std::vector<std::uint32_t> keys;
         keys.reserve(kKeys);
         while (keys.size() < kKeys) {
-            struct {
-                ib_uverbs_cmd_hdr header;
-                ib_uverbs_alloc_mw command;
-            } request{};
+            ib_uverbs_alloc_mw command{};
+            command.pd_handle = pd->handle;
+            command.mw_type = IBV_MW_TYPE_1;
             ib_uverbs_alloc_mw_resp response{};
-            request.header.command = IB_USER_VERBS_CMD_ALLOC_MW;
-            request.header.in_words = sizeof(request) / 4;
-            request.header.out_words = sizeof(response) / 4;
-            request.command.response = reinterpret_cast<std::uintptr_t>(&response);
-            request.command.pd_handle = pd->handle;
-            request.command.mw_type = IBV_MW_TYPE_1;
-            if (write(context.get()->cmd_fd, &request, sizeof(request)) != sizeof(request))
+            if (!write_command(context.get()->cmd_fd, IB_USER_VERBS_CMD_ALLOC_MW, command,
+                               response))
                 vt::fail("ALLOC_MW", errno);
             keys.push_back(response.rkey);
         }
@@ -176,24 +171,17 @@ protected:
     /// 0 or the errno of creating a QP of that type, by the number that the kernel has for it.
     static int create(ibv_context *context, ibv_pd *pd, ibv_cq *cq, unsigned type)
     {
-        struct {
-            ib_uverbs_cmd_hdr header;
-            ib_uverbs_create_qp command;
-        } request{};
+        ib_uverbs_create_qp command{};
+        command.pd_handle = pd->handle;
+        command.send_cq_handle = cq->handle;
+        command.recv_cq_handle = cq->handle;
+        command.max_send_wr = 4;
+        command.max_recv_wr = 4;
+        command.max_send_sge = 1;
+        command.max_recv_sge = 1;
+        command.qp_type = static_cast<__u8>(type);
         alignas(8) std::array<std::uint8_t, 512> response{};
-        request.header.command = IB_USER_VERBS_CMD_CREATE_QP;
-        request.header.in_words = sizeof(request) / 4;
-        request.header.out_words = response.size() / 4;
-        request.command.response = reinterpret_cast<std::uintptr_t>(response.data());
-        request.command.pd_handle = pd->handle;
-        request.command.send_cq_handle = cq->handle;
-        request.command.recv_cq_handle = cq->handle;
-        request.command.max_send_wr = 4;
-        request.command.max_recv_wr = 4;
-        request.command.max_send_sge = 1;
-        request.command.max_recv_sge = 1;
-        request.command.qp_type = static_cast<__u8>(type);
-        if (write(context->cmd_fd, &request, sizeof(request)) < 0)
+        if (!write_command(context->cmd_fd, IB_USER_VERBS_CMD_CREATE_QP, command, response))
             return errno;
         destroy(context,
                 reinterpret_cast<const ib_uverbs_create_qp_resp *>(response.data())->qp_handle);
@@ -201,17 +189,10 @@ protected:
     }
     static void destroy(ibv_context *context, std::uint32_t handle)
     {
-        struct {
-            ib_uverbs_cmd_hdr header;
-            ib_uverbs_destroy_qp command;
-        } request{};
+        ib_uverbs_destroy_qp command{};
+        command.qp_handle = handle;
         ib_uverbs_destroy_qp_resp response{};
-        request.header.command = IB_USER_VERBS_CMD_DESTROY_QP;
-        request.header.in_words = sizeof(request) / 4;
-        request.header.out_words = sizeof(response) / 4;
-        request.command.response = reinterpret_cast<std::uintptr_t>(&response);
-        request.command.qp_handle = handle;
-        if (write(context->cmd_fd, &request, sizeof(request)) < 0)
+        if (!write_command(context->cmd_fd, IB_USER_VERBS_CMD_DESTROY_QP, command, response))
             vt::fail("DESTROY_QP", errno);
     }
 };

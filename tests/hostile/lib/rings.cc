@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../verbs/lib/error.h"
+#include "lib/command.h"
 
 namespace hostile {
 
@@ -36,19 +37,11 @@ std::size_t align(std::size_t value)
 template <typename Command>
 void doorbell(const ibv_qp *qp, std::uint32_t number, std::uint32_t wqe_size)
 {
-    struct {
-        ib_uverbs_cmd_hdr header;
-        Command command;
-    } request{};
+    Command command{};
+    command.qp_handle = qp->handle;
+    command.wqe_size = wqe_size;
     ib_uverbs_post_send_resp response{};
-
-    request.header.command = number;
-    request.header.in_words = sizeof(request) / 4;
-    request.header.out_words = sizeof(response) / 4;
-    request.command.response = reinterpret_cast<std::uintptr_t>(&response);
-    request.command.qp_handle = qp->handle;
-    request.command.wqe_size = wqe_size;
-    if (write(qp->context->cmd_fd, &request, sizeof(request)) != sizeof(request))
+    if (!write_command(qp->context->cmd_fd, number, command, response))
         vt::fail("a doorbell", errno);
 }
 
