@@ -120,6 +120,16 @@ fuzz: deps-quick
 	ROX_PACKETS=$(PACKETS) ROX_SEED=$(SEED) ROX_LIMIT=7200 \
 		scripts/vm --kernel $(FUZZ_KERNEL) --timeout 86400 --mem 3072 -- tests/wire/run fuzz
 
+## make coverage        the part of the module that a group executes (COVERAGE="wire fuzz", or --lines wire, hostile ...)
+COVERAGE ?= wire
+coverage_build := $(BUILD)/coverage
+.PHONY: coverage
+coverage: deps-quick
+	@$(MAKE) --no-print-directory kernel-uml
+	@$(MAKE) --no-print-directory ROX_BUILD=$(coverage_build) KVER=uml KMAKEFLAGS=GCOV_PROFILE=y module provider
+	@$(MAKE) --no-print-directory ROX_BUILD=$(coverage_build) tests TESTS="$(filter $(check_groups),$(COVERAGE))"
+	ROX_BUILD=$(coverage_build) scripts/coverage $(COVERAGE)
+
 ## make soak            HOURS=24 or MINUTES=10 of mixed load, after IN_TURN=20000 connections (SOAK_KERNEL=6.12, SEED=)
 ## make soak-connections, make soak-mix     one of the two
 SOAK_KERNEL ?= 6.12

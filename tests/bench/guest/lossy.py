@@ -26,6 +26,9 @@ def frames(end, netdev, peer, whole):
         command = f"echo {'NY'[whole]} >/sys/module/rox/parameters/gso"
     elif peer == "tcp":
         command = f"ethtool -K {netdev} gso {('off', 'on')[whole]}"
+        if whole:
+            # A netdev without that never has it.
+            command += f" || ethtool -k {netdev} | grep -q '^scatter-gather: off'"
     else:
         return
     status, text = end.side.run("sh", "-c", command)
