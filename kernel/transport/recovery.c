@@ -8,16 +8,20 @@
  * that for TCP).
  *
  * Nobody says on the wire what kind of peer he is. One that drops what comes early is
- * known by its answer: it gets as far as the packets that were sent again, and never
- * any further. That may also be a long gap: so twice as many are sent, until there are
- * more than a gap is likely to have. Then all is sent again, see retry.c, and so it is
- * for many NAKs to come.
+ * known by its answer: it gets as far as the packets that were sent again, never any
+ * further, and has a NAK for the next one. That may also be a long gap: so twice as many
+ * are sent, until there are more than a gap is likely to have. Then all is sent again, see
+ * retry.c, and so it is for many NAKs to come. (An ACK that ends there proves nothing: what
+ * was sent again asked for it, and may only have been overtaken.)
  */
 #include "internal.h"
 
 /* Packets that are sent for a gap whose length is not known: at first, and at most. */
 #define ROX_GAP_LEAST		4U
 #define ROX_GAP_MOST		64U
+
+/* Gaps in a row that ended in a NAK for the packet behind what was sent for them. */
+#define ROX_DROPS		5
 
 /* NAKs for which all is sent again at once, once that has turned out to be necessary. */
 #define ROX_DISTRUST		64
@@ -62,6 +66,9 @@ bool rox_recovery_gap(struct rox_qp *qp)
 	}
 	if (!rec->due)
 		rec->due = rec->gap;
+	if (rec->stuck && qp->send.una == rec->stuck_at && ++rec->drops >= ROX_DROPS)
+		rec->due = ROX_GAP_ALL;
+	rec->stuck = false;
 	qp->send.deadline = 0;
 	return true;
 }
@@ -76,10 +83,12 @@ void rox_recovery_send(struct rox_qp *qp)
 	/* Then it is all the same: what is missing is on its way, or will be. */
 	if (send->psn != send->max_psn || send->psn == send->una || send->waiting_rnr)
 		return;
-	if (due == ROX_GAP_ALL)
+	if (due == ROX_GAP_ALL) {
 		rec->distrust = ROX_DISTRUST;
-	else
+		rec->drops = 0;
+	} else {
 		sent = rox_resend(qp, due);
+	}
 	/* A READ is missing, or it is that kind of peer. */
 	if (!sent) {
 		rox_retry_again(qp);
@@ -130,13 +139,14 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	rec->resent = false;
-	if (una != rec->resent_to || una == qp->send.max_psn) {
-		rec->gap = max(rec->gap / 2, ROX_GAP_LEAST);
-	} else if (rec->gap < ROX_GAP_MOST) {
-		rec->gap *= 2;
+	rec->stuck = una == rec->resent_to && una != qp->send.max_psn;
+	rec->stuck_at = una;
+	if (rec->stuck) {
+		rec->gap = min(2 * rec->gap, ROX_GAP_MOST);
 		rec->due = rec->gap;
 	} else {
-		rec->due = ROX_GAP_ALL;
+		rec->drops = 0;
+		rec->gap = max(rec->gap / 2, ROX_GAP_LEAST);
 	}
 }
 

@@ -195,6 +195,8 @@ struct rox_watch {
  * @distrust: it drops what comes early, or seems to: so many NAKs more make it get all again
  * @asks: at send.deadline it is to be asked how far it is; else it is the ACK timeout
  * @resent: packets were sent again, and nothing has come that says what of them arrived
+ * @stuck: the last answer was about @stuck_at, and that is where what was sent again had ended
+ * @drops: such answers in a row, each followed by a NAK for that packet
  * @probes: times that it was asked, since there was progress
  * @waited: time that these have taken of the ACK timeout, in ns
  * @gap: packets that are sent for a gap
@@ -208,7 +210,10 @@ struct rox_recovery {
 	u8 distrust;
 	bool asks;
 	bool resent;
+	bool stuck;
+	u8 drops;
 	u8 probes;
+	u32 stuck_at;
 	u32 gap;
 	u32 due;
 	u32 resent_to;

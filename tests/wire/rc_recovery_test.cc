@@ -122,6 +122,25 @@ TEST_F(RcRecovery, APeerThatDropsGetsAll)
     EXPECT_TRUE(line->silent());
 }
 
+// Where packets overtake each other, what was sent again may be what asks for the ACK.
+TEST_F(RcRecovery, AcknowledgesThatEndThereProveNothing)
+{
+    std::vector<Packet> packets = posted(200);
+    nak(packets[0].psn);
+    std::size_t from = 0;
+    for (std::size_t count : {4, 8, 16, 32, 64, 64, 12}) {
+        again(packets, from, from + count - 1);
+        from += count;
+        line->send(line->ack_of(packets[from - 1].psn, answered));
+    }
+    ASSERT_TRUE(is(end.send_cq.one(), 1, IBV_WC_SEND));
+    packets = posted(60);
+    nak(packets[3].psn);
+    again(packets, 3, 34);
+    EXPECT_TRUE(line->silent());
+    completed(1);
+}
+
 // What is lost may have been a READ or an atomic: then it goes back, as ever.
 TEST_F(RcRecovery, ReadsAreAskedForAgain)
 {
