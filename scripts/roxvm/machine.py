@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 
-from . import initramfs
+from . import initramfs, tsc
 from .paths import HarnessError
 
 BASE_CMDLINE = (
@@ -55,6 +55,12 @@ def cpu_model(settings):
     if settings.cpu[0] in "+-":
         return f"{base},{settings.cpu}"
     return settings.cpu
+
+
+def cmdline(settings):
+    """The kernel's, with the speed of its clock where that is the host's."""
+    khz = tsc.khz() if settings.accel == "tcg" else None
+    return f"{BASE_CMDLINE} {f'tsc_early_khz={khz} ' if khz else ''}{settings.append}"
 
 
 def die_with_parent():
@@ -118,7 +124,7 @@ class Machine:
             "-fsdev", f"local,id=stage,path={s.stage},security_model=none,readonly=on",
             "-device", "virtio-9p-pci,fsdev=stage,mount_tag=rox.stage",
             "-kernel", str(s.kernel.image), "-initrd", str(self.folder / "initrd"),
-            "-append", f"{BASE_CMDLINE} {s.append}", *chars, *s.network,
+            "-append", cmdline(s), *chars, *s.network,
         ]
 
     def start(self):
