@@ -83,7 +83,7 @@ void rox_side_kick(struct rox_side *side, unsigned long work);
 
 /* Whoever runs the side next will find @work to do. Then somebody must try to run it. */
 void rox_side_announce(struct rox_side *side, unsigned long work);
-/* As rox_side_kick(), but a worker runs it that takes no more of the CPU than others do. Any context. */
+/* As rox_side_kick(), but by a worker that takes no more of the CPU than others do. Any context. */
 void rox_side_kick_fairly(struct rox_side *side, unsigned long work);
 /* Runs the side, and lets softirqs in after it. Return: true if there is more to do. */
 bool rox_side_turn(struct rox_side *side);
