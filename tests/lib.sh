@@ -177,8 +177,11 @@ ROX_GRACE=10
 # All limits are for a machine that is not busy; several guests may share it. With KASAN and
 # lockdep everything takes several times as long, and most of all the start of a process.
 if [[ -z ${ROX_PATIENCE:-} ]]; then
-	ROX_PATIENCE=3
-	[[ $(</proc/sys/kernel/osrelease) != *-rox-debug-* ]] || ROX_PATIENCE=12
+	case $(</proc/sys/kernel/osrelease) in
+	*-rox-debug-*) ROX_PATIENCE=12 ;;
+	*-rox-uml-*) ROX_PATIENCE=6 ;;
+	*) ROX_PATIENCE=3 ;;
+	esac
 fi
 export ROX_PATIENCE
 

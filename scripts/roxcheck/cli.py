@@ -43,8 +43,8 @@ ONLY_BUILT = {"kunit"}
 LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e"), ("interop", "vm")}
 # Of these, the cases that take longest (tests/cases.sh) run on that kernel only, too.
 BRIEF_BEFORE = {"apps", "life", "pair", "verbs"}
-# An emulated kernel that checks every access is slow.
-PATIENCE = {"debug": 3}
+# A kernel that checks every access is slow.
+PATIENCE = {"debug": 3, "uml": 2}
 
 # Most of the cases wait for a large part of their time (perftest sleeps a second for its handshake):
 # two guests of two CPUs keep half of two CPUs busy.
