@@ -35,19 +35,21 @@ protected:
         new_qps_work();
     }
 
-    /// Goes on with @p step for the attack's time, and meanwhile with @p racer in another thread.
+    /// Goes on with @p step for the attack's time, on a slow machine until it has tried enough, and
+    /// meanwhile with @p racer in another thread.
     /// @p polls: completions are read and their places given back.
     void attack(const Step &step, const Step &racer = {}, bool polls = true)
     {
-        vt::Deadline end(duration());
+        AttackTime time;
+        auto ended = [&] { return time.over(enough()); };
         Forger forger(1, loot_, bystander_.known());
-        for (; !end.passed(); counts_.lives++) {
+        for (; !ended(); counts_.lives++) {
             Life life(end_.context, end_.pd);
             std::jthread other; // also joined if something here throws
             if (racer)
                 other = std::jthread(
                     [&](const std::stop_token &end_of_life) { race(life, racer, end_of_life); });
-            while (!end.passed() && !life.over()) {
+            while (!ended() && !life.over()) {
                 step(life, forger);
                 if (polls)
                     poll(life);
@@ -56,6 +58,12 @@ protected:
             }
         }
         report();
+    }
+
+    bool enough() const
+    {
+        return counts_.forged + raced_ > 100 && counts_.revived > 5 &&
+               counts_.succeeded >= succeeded_ && counts_.lives >= lives_;
     }
 
     /// Posts some good work requests on all QPs, has @p spoil look at each, and rings.
@@ -132,6 +140,8 @@ protected:
     Loot loot_{end_.context, end_.pd};
     Counts counts_;
     std::atomic<std::uint64_t> raced_{0};
+    std::uint64_t succeeded_ = 21; ///< what there must be at least before an attack ends
+    std::uint64_t lives_ = 0;      ///< likewise, that are over
 
 private:
     void post_recv(Forger &forger, const Ring &ring, std::uint32_t &next,
@@ -178,6 +188,7 @@ TEST_F(RingTest, EntriesOfRandomBytes)
 
 TEST_F(RingTest, IndicesAndFlagsThatCannotBe)
 {
+    lives_ = 1;
     attack(
         [&](Life &life, Forger &forger) {
             post_all(life, forger, [](const Ring &, std::uint32_t, bool) {});
@@ -219,6 +230,8 @@ TEST_F(RingTest, EntriesThatChangeWhileTheyAreRead)
 
 TEST_F(RingTest, AllWordsOfAllRingsAtOnce)
 {
+    succeeded_ = 0;
+    lives_ = 1;
     attack(
         [&](Life &life, Forger &forger) {
             post_all(life, forger, [](const Ring &, std::uint32_t, bool) {});

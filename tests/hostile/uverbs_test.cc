@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -176,14 +177,22 @@ private:
 
 class UverbsTest : public vt::ProcessTest {
 protected:
-    static void says_wrong_things(std::uint64_t stream, vt::Millis time, MutatorCounts *total)
+    static bool enough(const MutatorCounts &counts)
+    {
+        return counts.seen > 100 && counts.mutated > 300 && counts.accepted > 5 &&
+               counts.refused.size() > 3;
+    }
+
+    /// @param ended  is it over, with these counts?
+    static void says_wrong_things(std::uint64_t stream,
+                                  const std::function<bool(const MutatorCounts &)> &ended,
+                                  MutatorCounts *total)
     {
         Chance chance(stream);
         vt::Context context(vt::device_a());
         ibv_ah_attr address = vt::address_of(context, context);
-        vt::Deadline end(time);
         mutate_commands(chance, 3);
-        while (!end.passed()) {
+        while (!ended(commands_so_far())) {
             AnyLife life(context.get(), address, chance);
             life.live();
         }
@@ -196,7 +205,9 @@ TEST_F(UverbsTest, CommandsThatAreWrongInAnyWay)
 {
     pid_t child = vt::in_child([] {
         MutatorCounts counts;
-        says_wrong_things(20, duration(), &counts);
+        AttackTime time;
+        says_wrong_things(
+            20, [&](const MutatorCounts &so_far) { return time.over(enough(so_far)); }, &counts);
         std::printf("# seed %llu: %llu commands, %llu mutated, of which %llu were carried out;",
                     static_cast<unsigned long long>(seed()),
                     static_cast<unsigned long long>(counts.seen),
@@ -206,9 +217,7 @@ TEST_F(UverbsTest, CommandsThatAreWrongInAnyWay)
             std::printf(" %s %llu", strerrorname_np(error), static_cast<unsigned long long>(times));
         std::printf("\n");
         std::fflush(stdout);
-        bool enough = counts.seen > 100 && counts.mutated > 300 && counts.accepted > 5 &&
-                      counts.refused.size() > 3;
-        return enough ? 0 : 1;
+        return enough(counts) ? 0 : 1;
     });
     int status = vt::wait_for(child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
@@ -220,8 +229,10 @@ TEST_F(UverbsTest, KilledAmongTheCommandsOfSeveralThreads)
     for (int i = 0; i < 4; i++) {
         pid_t child = vt::in_child([i] {
             std::array<MutatorCounts, 2> counts;
-            std::jthread other([&] { says_wrong_things(200 + i, vt::Millis(60000), &counts[0]); });
-            says_wrong_things(100 + i, vt::Millis(60000), &counts[1]);
+            vt::Deadline end(vt::Millis(60000));
+            auto ended = [&](const MutatorCounts &) { return end.passed(); };
+            std::jthread other([&] { says_wrong_things(200 + i, ended, &counts[0]); });
+            says_wrong_things(100 + i, ended, &counts[1]);
             return 1;
         });
         std::this_thread::sleep_for(vt::Millis(100 + chance.below(300)));
@@ -529,8 +540,8 @@ TEST_F(OrderTest, AnyOrderFromSeveralThreadsWithTrafficOn)
         for (std::uint64_t n = 0; n < 4; n++)
             threads.emplace_back([&, n] {
                 Chance chance(40 + n);
-                vt::Deadline until(duration());
-                while (!until.passed()) {
+                AttackTime time;
+                while (!time.over(shared.ended > 50 && shared.busy > 5)) {
                     if (chance.once_in(4))
                         shared.create(chance);
                     else

@@ -65,4 +65,15 @@ private:
     std::mt19937_64 engine_;
 };
 
+/// How long an attack goes on: duration(), and on a slow machine until it has tried enough.
+class AttackTime {
+public:
+    /// @param enough  has it tried enough so far?
+    bool over(bool enough) const { return time_.passed() && (enough || limit_.passed()); }
+
+private:
+    vt::Deadline time_{duration()};
+    vt::Deadline limit_{20 * duration()};
+};
+
 } // namespace hostile

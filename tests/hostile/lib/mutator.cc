@@ -280,6 +280,11 @@ void mutate_commands(Chance &chance, unsigned copies)
     state = new State{chance, copies, {}, {}};
 }
 
+const MutatorCounts &commands_so_far()
+{
+    return state->counts;
+}
+
 MutatorCounts commands_as_they_are()
 {
     MutatorCounts counts = state->counts;

@@ -22,6 +22,8 @@ struct MutatorCounts {
 
 /// From now on, for the calling thread: @p copies for each command, by chance.
 void mutate_commands(Chance &chance, unsigned copies);
+/// What was done so far.
+const MutatorCounts &commands_so_far();
 /// Ends it, and says what was done.
 MutatorCounts commands_as_they_are();
 
