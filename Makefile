@@ -21,6 +21,8 @@ INCLUDEDIR ?= /usr/include
 # own build for KUnit, as is "debug", which takes longer (scripts/roxvm/debugkernel.py).
 KERNELS ?= 6.1 6.12 uml
 built_kernels := debug uml
+# A line of a recipe that needs that kernel.
+built_first = $(if $(filter $(built_kernels),$1),@$(MAKE) --no-print-directory kernel-$1)
 QUICK_KERNEL ?= 6.12
 
 # The kernel to build for. A series ("6.1") means the newest one in the cache.
@@ -114,7 +116,7 @@ PACKETS ?= 2000000
 FUZZ_KERNEL ?= uml
 .PHONY: fuzz
 fuzz: deps-quick
-	$(if $(filter $(built_kernels),$(FUZZ_KERNEL)),@$(MAKE) --no-print-directory kernel-$(FUZZ_KERNEL))
+	$(call built_first,$(FUZZ_KERNEL))
 	@$(MAKE) --no-print-directory KVER=$(FUZZ_KERNEL) module provider
 	@$(MAKE) --no-print-directory tests TESTS=wire
 	ROX_PACKETS=$(PACKETS) ROX_SEED=$(SEED) ROX_LIMIT=7200 \
@@ -125,7 +127,7 @@ COVERAGE ?= wire
 coverage_build := $(BUILD)/coverage
 .PHONY: coverage
 coverage: deps-quick
-	@$(MAKE) --no-print-directory kernel-uml
+	$(call built_first,uml)
 	@$(MAKE) --no-print-directory ROX_BUILD=$(coverage_build) KVER=uml KMAKEFLAGS=GCOV_PROFILE=y module provider
 	@$(MAKE) --no-print-directory ROX_BUILD=$(coverage_build) tests TESTS="$(filter $(check_groups),$(COVERAGE))"
 	ROX_BUILD=$(coverage_build) scripts/coverage $(COVERAGE)
@@ -143,14 +145,14 @@ soak_build = @$(MAKE) --no-print-directory KVER=$(SOAK_KERNEL) module provider &
 soak: soak-connections soak-mix
 
 soak-connections: deps-quick
-	$(if $(filter $(built_kernels),$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-$(SOAK_KERNEL))
+	$(call built_first,$(SOAK_KERNEL))
 	$(soak_build)
 	ROX_IN_TURN=$(IN_TURN) ROX_LIMIT=43200 \
 		scripts/vm --kernel $(SOAK_KERNEL) --timeout 86400 -- tests/verbs/run cm_many
 	scripts/vm --kernel $(SOAK_KERNEL) --timeout 3600 -- tests/apps/run "cmtime -c 1000"
 
 soak-mix: deps-quick
-	$(if $(filter $(built_kernels),$(SOAK_KERNEL)),@$(MAKE) --no-print-directory kernel-$(SOAK_KERNEL))
+	$(call built_first,$(SOAK_KERNEL))
 	$(soak_build)
 	ROX_SECONDS=$(soak_seconds) ROX_SEED=$(SEED) \
 		scripts/vm --kernel $(SOAK_KERNEL) --timeout $(soak_limit) --pause 60,3 -- tests/soak/run
@@ -161,7 +163,7 @@ PARTS ?= remove shake
 TIMES ?= 100
 .PHONY: life-debug
 life-debug: deps-quick
-	$(if $(filter $(built_kernels),$(LIFE_KERNEL)),@$(MAKE) --no-print-directory kernel-$(LIFE_KERNEL))
+	$(call built_first,$(LIFE_KERNEL))
 	@$(MAKE) --no-print-directory KVER=$(LIFE_KERNEL) module provider
 	@$(MAKE) --no-print-directory tests TESTS=life
 	ROX_REMOVE_TIMES=$(TIMES) ROX_SHAKE_TIMES=$(TIMES) ROX_LIFE_TIMES=$(TIMES) ROX_PAUSE_MS=0 \

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Programs of GoogleTest cases, NAME_test.cc -> OUT/NAME, over the library in lib/. Included by a
-# folder's Makefile, which has set OUT and INCLUDES; MORE_OBJECTS are linked as well.
+# folder's Makefile, which has set OUT and INCLUDES; MORE_OBJECTS are linked as well. With SUFFIX and
+# LDLIBS set they are other programs, NAMESUFFIX.cc.
 
 CXXFLAGS ?= -O1
 override CXXFLAGS += -std=c++20 -g1 -Wall -Wextra -Werror $(INCLUDES) -pthread -MMD -MP
-LDLIBS := -lgtest -lrdmacm -libverbs -lpthread
+SUFFIX ?= _test
+LDLIBS ?= -lgtest -lrdmacm -libverbs -lpthread
 
-programs := $(patsubst %_test.cc,$(OUT)/%,$(wildcard *_test.cc))
+programs := $(patsubst %$(SUFFIX).cc,$(OUT)/%,$(wildcard *$(SUFFIX).cc))
 library := $(patsubst lib/%.cc,$(OUT)/lib/%.o,$(wildcard lib/*.cc))
 
 .PHONY: all library clean
@@ -17,7 +19,7 @@ library := $(patsubst lib/%.cc,$(OUT)/lib/%.o,$(wildcard lib/*.cc))
 all: $(programs)
 library: $(library)
 
-$(OUT)/%: $(OUT)/%_test.o $(library) $(MORE_OBJECTS)
+$(OUT)/%: $(OUT)/%$(SUFFIX).o $(library) $(MORE_OBJECTS)
 	$(CXX) -pthread $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(OUT)/%.o: %.cc
