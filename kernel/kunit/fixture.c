@@ -126,7 +126,7 @@ struct rox_qp *rox_fixture_qp(struct kunit *test, enum ib_qp_type type)
 	return to_rox_qp(qp);
 }
 
-static void fixture_address(struct kunit *test, struct rdma_ah_attr *attr)
+void rox_fixture_address(struct kunit *test, struct rdma_ah_attr *attr)
 {
 	static const u8 mac[ETH_ALEN] = { 2, 0, 0, 0, 0, 9 };
 	struct rox_fixture *f = test->priv;
@@ -150,7 +150,7 @@ int rox_fixture_attr(struct kunit *test, const struct rox_qp *qp, enum ib_qp_sta
 		.max_rd_atomic = 4, .min_rnr_timer = 5, .timeout = 14, .retry_cnt = 7,
 		.rnr_retry = 6, .qp_access_flags = IB_ACCESS_REMOTE_WRITE,
 	};
-	fixture_address(test, &attr->ah_attr);
+	rox_fixture_address(test, &attr->ah_attr);
 	if (to == IB_QPS_INIT)
 		return IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT |
 		       (ud ? IB_QP_QKEY : IB_QP_ACCESS_FLAGS);

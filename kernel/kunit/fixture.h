@@ -28,6 +28,8 @@ struct rox_fixture {
 int rox_fixture_init(struct kunit *test);
 void rox_fixture_exit(struct kunit *test);
 
+/* The peer of all QPs; nobody has the address. */
+void rox_fixture_address(struct kunit *test, struct rdma_ah_attr *attr);
 /* A QP in RESET; the case destroys it with ib_destroy_qp(). */
 struct rox_qp *rox_fixture_qp(struct kunit *test, enum ib_qp_type type);
 /* Goes by the usual ways to a state; SQE as an error would bring it there. */

@@ -18,12 +18,15 @@
 #include "internal.h"
 #include "../compat/net.h"
 
-/* UDP payload up to which a frame is linear: acknowledgements and short messages. */
-#define LINEAR_MAX	1024
+/* UDP payload up to which a frame is linear: acknowledgements, 16 WRITEs of 64 bytes. */
+#define LINEAR_MAX	1536
 
 #define PIECE_SIZE	(PAGE_SIZE << SKB_FRAG_PAGE_ORDER)
 
-/* A packet that is not linear, and not the last of its frame, has more bytes than that. */
+/*
+ * A place for the headers of a packet for each step. Of short packets that begin in the same
+ * step the last one has it; the others are checksummed.
+ */
 #define HEAD_STEP	256
 #define HEADS		(PIECE_SIZE / HEAD_STEP)
 

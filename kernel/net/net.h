@@ -118,6 +118,8 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  * @ext: extended headers; the opcodes say which packet has which of them
  * @solicited: SE bit on the last packet
  * @ackreq: A bit on the last packet
+ * @in_order: a request, to go out behind those for which rox_xmit() keeps a frame open
+ * @follow: so many more messages may follow in this run, for the same frame
  * @more: carrier without a wire: the sender's run goes on, one ACK at its end will do
  * @again: carrier without a wire: the QP at the other end could not take it now
  * @read: likewise: bytes of the payload that have been read
@@ -139,6 +141,8 @@ struct rox_burst {
 	u8 op_last;
 	bool solicited;
 	bool ackreq;
+	bool in_order;
+	u16 follow;
 	bool more;
 	bool again;
 	u32 read;
@@ -161,6 +165,12 @@ struct rox_burst {
  * may have been sent, the rest not.
  */
 int rox_xmit(struct rox_burst *burst);
+/*
+ * Sends the frame that rox_xmit() has kept open for messages that were to follow, if there is one.
+ * At the end of a run of a send side, on the CPU and within the section of disabled bottom halves
+ * in which it ran.
+ */
+void rox_xmit_end(void);
 
 /* ---- receiving (net/rx.c) ---- */
 

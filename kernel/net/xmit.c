@@ -2,7 +2,8 @@
 /*
  * Sending: a burst of packets of one QP becomes as few frames as possible, each
  * handed to the IP layer once. Packets of one size go together in a frame that
- * the netdev, or the networking core on its behalf, cuts up (UDP GSO).
+ * the netdev, or the networking core on its behalf, cuts up (UDP GSO). So do the
+ * short messages of a run: the frame of the first one stays open for the others.
  */
 #include <linux/ip.h>
 #include <linux/module.h>
@@ -37,6 +38,9 @@ MODULE_PARM_DESC(loopback, "Between QPs of one device, copy without a wire (defa
 /* Not an error of the payload's source: packets that did not get out of here. */
 #define LOST		1
 
+/* Nor is this: the burst makes frames of its own. */
+#define ALONE		2
+
 /**
  * struct tx - a burst on its way
  * @b: the burst
@@ -69,20 +73,30 @@ struct tx {
 /**
  * struct group - packets that make one frame
  * @frame: the frame
- * @first: number of the first packet
- * @count: packets
+ * @dst: its route; the group has no reference of its own
+ * @net: the namespace
+ * @most: packets that it is for
+ * @count: packets that are in it
  * @seg: UDP payload of each but the last, which may be shorter
  * @total: UDP payload of all
+ * @v6: IPv6
+ * @hash: as the path has it
+ * @priority: for the qdisc
  * @ip: IP header as it is for the first packet; length and ID to be set
  * @udp: UDP header, likewise
  * @id: IPv4 ID of the first packet
  */
 struct group {
 	struct rox_frame frame;
-	u32 first;
+	struct dst_entry *dst;
+	struct net *net;
+	u32 most;
 	u32 count;
 	u32 seg;
 	u32 total;
+	bool v6;
+	u32 hash;
+	u32 priority;
 	union {
 		struct iphdr v4;
 		struct ipv6hdr v6;
@@ -90,6 +104,22 @@ struct group {
 	struct udphdr udp;
 	u16 id;
 };
+
+/**
+ * struct open_frame - a CPU's frame that waits for the next messages of a run
+ * @qp: whose send side runs; NULL: there is no such frame
+ * @group: the frame; with a reference on its route
+ * @bytes: payload of its packets
+ *
+ * With bottom halves disabled, from a message to the end of the run.
+ */
+struct open_frame {
+	struct rox_qp *qp;
+	struct group group;
+	u32 bytes;
+};
+
+static DEFINE_PER_CPU(struct open_frame, open_frames);
 
 static bool is_last(const struct rox_burst *b, u32 i)
 {
@@ -145,19 +175,18 @@ static void choose_group(const struct tx *tx, struct group *g)
 	u32 max = MAX_IP_LEN - tx->ip_len - sizeof(struct udphdr);
 	u32 limit = READ_ONCE(gso) ? MAX_SEGS : 1;
 
-	g->first = tx->pkt;
-	g->count = 1;
-	g->seg = packet_len(tx, g->first);
+	g->most = 1;
+	g->seg = packet_len(tx, tx->pkt);
 	g->total = g->seg;
 
-	limit = min(limit, b->npkts - g->first);
-	while (g->count < limit) {
-		u32 len = packet_len(tx, g->first + g->count);
+	limit = min(limit, b->npkts - tx->pkt);
+	while (g->most < limit) {
+		u32 len = packet_len(tx, tx->pkt + g->most);
 
 		if (len > g->seg || g->total + len > max)
 			break;
 		g->total += len;
-		g->count++;
+		g->most++;
 		if (len < g->seg)
 			break;
 	}
@@ -189,24 +218,41 @@ static void build_ip(const struct rox_path *path, struct group *g)
 /* Headers of a group as they are for every packet, and the IDs of its packets. */
 static void build_headers(struct rox_path *path, struct group *g)
 {
+	g->v6 = path->v6;
+	g->hash = path->hash;
+	g->priority = path->sl ?: rt_tos2priority(path->tos);
 	build_ip(path, g);
 	g->udp = (struct udphdr) {
 		.source = htons(path->sport),
 		.dest = htons(ROX_UDP_PORT),
 	};
-	g->id = atomic_fetch_add(g->count, &path->ip_id);
+	g->id = atomic_fetch_add(g->most, &path->ip_id);
 }
 
-/* Begins the ICRC of packet @i of the group, with the headers as they will be on the wire. */
-static u32 icrc_begin(const struct tx *tx, struct group *g, u32 i, u32 len, const u8 *bth)
+/* Begins the frame of a group, of which most, seg and total are chosen. 0 or LOST. */
+static int begin_group(const struct tx *tx, struct group *g)
+{
+	g->dst = tx->dst;
+	g->net = tx->net;
+	g->count = 0;
+	if (tx->ip_len + sizeof(struct udphdr) + g->seg > dst_mtu(tx->dst))
+		return LOST;
+	if (rox_frame_begin(&g->frame, tx->dst, tx->ip_len, g->total))
+		return LOST;
+	build_headers(tx->b->path, g);
+	return 0;
+}
+
+/* Begins the ICRC of the group's next packet, with the headers as they will be on the wire. */
+static u32 icrc_begin(struct group *g, u32 len, const u8 *bth)
 {
 	g->udp.len = htons(sizeof(g->udp) + len);
-	if (tx->b->path->v6) {
+	if (g->v6) {
 		g->ip.v6.payload_len = g->udp.len;
 		return rox_icrc_begin_v6(&g->ip.v6, &g->udp, bth);
 	}
 	g->ip.v4.tot_len = htons(sizeof(g->ip.v4) + sizeof(g->udp) + len);
-	g->ip.v4.id = htons((u16)(g->id + i));
+	g->ip.v4.id = htons((u16)(g->id + g->count));
 	return rox_icrc_begin_v4(&g->ip.v4, &g->udp, bth);
 }
 
@@ -319,18 +365,22 @@ static int put_packet(struct tx *tx, struct group *g, u32 i)
 
 	rox_bth_pack(buf, &bth);
 	memcpy(buf + ROX_BTH_LEN, ext->bytes, ext->len);
-	crc = icrc_begin(tx, g, i - g->first, total, buf);
+	crc = icrc_begin(g, total, buf);
 	p = rox_frame_whole(&g->frame, total);
-	if (unlikely(!p))
-		return put_pieces(tx, &g->frame, buf, hdrs, len, bth.pad, crc);
-	err = write_packet(tx, p, buf, hdrs, len, bth.pad, crc);
+	if (likely(p)) {
+		err = write_packet(tx, p, buf, hdrs, len, bth.pad, crc);
+		if (!err)
+			rox_frame_sign(&g->frame, p, crc);
+	} else {
+		err = put_pieces(tx, &g->frame, buf, hdrs, len, bth.pad, crc);
+	}
 	if (!err)
-		rox_frame_sign(&g->frame, p, crc);
+		g->count++;
 	return err;
 }
 
 /* Puts IP and UDP headers before the packets. The checksum is left to the netdev. */
-static void finish_headers(const struct tx *tx, struct group *g)
+static void finish_headers(struct group *g)
 {
 	struct sk_buff *skb = g->frame.skb;
 	struct udphdr *udp = udp_hdr(skb);
@@ -338,7 +388,7 @@ static void finish_headers(const struct tx *tx, struct group *g)
 
 	*udp = g->udp;
 	udp->len = htons(len);
-	if (tx->b->path->v6) {
+	if (g->v6) {
 		*ipv6_hdr(skb) = g->ip.v6;
 		ipv6_hdr(skb)->payload_len = htons(len);
 		skb->protocol = htons(ETH_P_IPV6);
@@ -362,16 +412,20 @@ static void finish_headers(const struct tx *tx, struct group *g)
 	}
 }
 
-/* Hands a frame to the IP layer, which frees it whatever happens. */
-static int output(const struct tx *tx, struct sk_buff *skb)
+/* Hands a frame to the IP layer, which frees it whatever happens. Return: did it get out? */
+static bool output(struct group *g)
 {
-	const struct rox_path *path = tx->b->path;
+	struct sk_buff *skb = g->frame.skb;
+	int err;
 
-	skb_dst_set_noref(skb, tx->dst);
-	skb_set_hash(skb, path->hash, PKT_HASH_TYPE_L4);
-	skb->priority = path->sl ?: rt_tos2priority(path->tos);
+	finish_headers(g);
+	skb_dst_set_noref(skb, g->dst);
+	skb_set_hash(skb, g->hash, PKT_HASH_TYPE_L4);
+	skb->priority = g->priority;
 	memset(skb->cb, 0, sizeof(skb->cb));
-	return path->v6 ? ip6_local_out(tx->net, NULL, skb) : ip_local_out(tx->net, NULL, skb);
+	err = g->v6 ? ip6_local_out(g->net, NULL, skb) : ip_local_out(g->net, NULL, skb);
+	/* A macro that evaluates its argument twice. */
+	return !net_xmit_eval(err);
 }
 
 /*
@@ -381,31 +435,25 @@ static int output(const struct tx *tx, struct sk_buff *skb)
  */
 static int send_group(struct tx *tx)
 {
-	struct group g;
 	u32 begin = tx->read;
-	int err = 0;
-	u32 i;
+	struct group g;
+	int err;
 
 	choose_group(tx, &g);
-	if (tx->ip_len + sizeof(struct udphdr) + g.seg > dst_mtu(tx->dst))
-		return LOST;
-	if (rox_frame_begin(&g.frame, tx->dst, tx->ip_len, g.total))
-		return LOST;
-	build_headers(tx->b->path, &g);
-	for (i = 0; i < g.count && !err; i++)
-		err = put_packet(tx, &g, g.first + i);
+	err = begin_group(tx, &g);
+	if (err)
+		return err;
+	while (g.count < g.most && !err)
+		err = put_packet(tx, &g, tx->pkt + g.count);
 	if (err) {
 		rox_frame_drop(&g.frame);
 		return err;
 	}
-	finish_headers(tx, &g);
-	/* A macro that evaluates its argument twice. */
-	err = output(tx, g.frame.skb);
-	if (net_xmit_eval(err)) {
-		tx->drops += g.count;
-	} else {
+	if (output(&g)) {
 		tx->sent += g.count;
 		tx->sent_bytes += tx->read - begin;
+	} else {
+		tx->drops += g.count;
 	}
 	tx->pkt += g.count;
 	return 0;
@@ -438,6 +486,108 @@ static int lose_rest(struct tx *tx)
 	return 0;
 }
 
+/* ---- short messages of a run in one frame ---- */
+
+void rox_xmit_end(void)
+{
+	struct open_frame *open = this_cpu_ptr(&open_frames);
+	struct group *g = &open->group;
+	struct rox_qp *qp = open->qp;
+
+	if (!qp)
+		return;
+	open->qp = NULL;
+	rcu_read_lock();
+	if (!g->count) {
+		rox_frame_drop(&g->frame);
+	} else if (output(g)) {
+		rox_qp_count_add(qp, ROX_CNT_TX_PKTS, g->count);
+		rox_qp_count_add(qp, ROX_CNT_TX_BYTES, open->bytes);
+	} else {
+		rox_qp_count_add(qp, ROX_CNT_TX_DROP, g->count);
+	}
+	dst_release(g->dst);
+	rcu_read_unlock();
+}
+
+/* Would a packet of the path have the headers that the group's packets have? */
+static bool same_headers(const struct group *g, const struct rox_path *path)
+{
+	if (g->v6 != path->v6 || g->udp.source != htons(path->sport) || g->hash != path->hash ||
+	    g->priority != (path->sl ?: rt_tos2priority(path->tos)))
+		return false;
+	if (path->v6)
+		return ipv6_addr_equal(&g->ip.v6.saddr, &path->saddr) &&
+		       ipv6_addr_equal(&g->ip.v6.daddr, &path->daddr) &&
+		       ip6_flowinfo(&g->ip.v6) == ip6_make_flowinfo(path->tos, htonl(path->flow)) &&
+		       g->ip.v6.hop_limit == path->ttl;
+	return g->ip.v4.saddr == path->saddr.s6_addr32[3] &&
+	       g->ip.v4.daddr == path->daddr.s6_addr32[3] && g->ip.v4.tos == path->tos &&
+	       g->ip.v4.ttl == path->ttl;
+}
+
+static bool fits(const struct open_frame *open, const struct tx *tx)
+{
+	const struct group *g = &open->group;
+
+	return open->qp == tx->b->qp && tx->b->npkts == 1 && packet_len(tx, 0) == g->seg &&
+	       g->dst == tx->dst && same_headers(g, tx->b->path);
+}
+
+/* A frame for a message and those that are to follow. 0, LOST, or ALONE if it is not worth it. */
+static int open_frame(struct open_frame *open, const struct tx *tx)
+{
+	u32 max = MAX_IP_LEN - tx->ip_len - sizeof(struct udphdr);
+	const struct rox_burst *b = tx->b;
+	struct group *g = &open->group;
+
+	if (!b->follow || b->npkts > 1 || !READ_ONCE(gso))
+		return ALONE;
+	g->seg = packet_len(tx, 0);
+	g->most = min3(b->follow + 1U, max / g->seg, (u32)MAX_SEGS);
+	g->total = g->most * g->seg;
+	if (begin_group(tx, g))
+		return LOST;
+	g->total = 0;
+	dst_hold(g->dst);
+	open->bytes = 0;
+	open->qp = b->qp;
+	return 0;
+}
+
+/* Puts a message of one packet into the frame that is open for it. Else as open_frame(). */
+static int join_frame(struct tx *tx)
+{
+	struct open_frame *open = this_cpu_ptr(&open_frames);
+	struct group *g = &open->group;
+	u32 before;
+	int err;
+
+	if (open->qp && !fits(open, tx))
+		rox_xmit_end();
+	if (!open->qp) {
+		err = open_frame(open, tx);
+		if (err)
+			return err;
+	}
+	before = g->frame.skb->len;
+	err = put_packet(tx, g, 0);
+	if (unlikely(err)) {
+		/* Those before it are complete. */
+		if (pskb_trim(g->frame.skb, before))
+			g->count = 0;
+		rox_xmit_end();
+		return err;
+	}
+	g->total += g->seg;
+	open->bytes += tx->b->len;
+	if (g->count == g->most)
+		rox_xmit_end();
+	return 0;
+}
+
+/* ---- a burst ---- */
+
 static struct dst_entry *route_of(const struct rox_path *path, const struct rox_net *rn)
 {
 	if (!path->valid || !rn || READ_ONCE(rn->dead))
@@ -468,7 +618,9 @@ static noinline int wire_xmit(struct rox_burst *b, const struct rox_net *rn)
 	if (!IS_ERR(tx.dst)) {
 		tx.net = rn->net;
 		pack_all_ext(&tx);
-		err = send_all(&tx);
+		err = b->in_order ? join_frame(&tx) : ALONE;
+		if (err == ALONE)
+			err = send_all(&tx);
 		dst_release(tx.dst);
 	}
 	if (err == LOST)

@@ -192,29 +192,43 @@ static void rox_burst_payload(struct rox_qp *qp, struct rox_swqe *wqe, u32 index
 }
 
 /*
- * Does something follow @b in this run? Only small messages ask: one ACK for all of
- * them is a saving, and they are soon out.
+ * How many messages may follow this one in a run of @bursts? Only small ones ask: one
+ * frame and one ACK for all of them is a saving, and they are soon out.
  */
-static bool rox_run_goes_on(const struct rox_qp *qp, const struct rox_swqe *wqe, int bursts)
+static u32 rox_run_follow(const struct rox_qp *qp, const struct rox_swqe *wqe, int bursts)
 {
-	if (wqe->npkts > 1 || bursts <= 1 || rox_window_room(qp) <= 1)
-		return false;
-	return qp->send.cur + 1 != qp->sq.index || rox_ring_pending(&qp->sq) > 0;
+	u32 most = bursts - 1;
+
+	if (wqe->npkts > 1)
+		return 0;
+	if (rox_is_rc(qp))
+		most = min(most, rox_window_room(qp) - 1);
+	if (!most)
+		return 0;
+	return min_t(u32, most, qp->sq.index - qp->send.cur - 1 +
+				max(rox_ring_pending(&qp->sq), 0));
+}
+
+static void rox_request_burst(struct rox_qp *qp, const struct rox_swqe *wqe, struct rox_burst *b)
+{
+	rox_burst_init(qp, b, rox_wqe_psn(wqe));
+	b->in_order = true;
 }
 
 /* SEND and WRITE: as many packets as a burst takes, and no more than @most. */
 static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most,
-			    bool more)
+			    u32 follow)
 {
 	u32 offset = wqe->sent * qp->mtu;
 	struct rox_burst b;
 	int err;
 
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
+	rox_request_burst(qp, wqe, &b);
 	b.npkts = min3(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu, most);
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_is_rc(qp);
-	b.more = more;
+	b.follow = follow;
+	b.more = follow && rox_is_rc(qp);
 	err = rox_send_pages(qp, wqe, index, offset, b.len);
 	if (err)
 		return err;
@@ -250,7 +264,7 @@ static int rox_xmit_single(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
 static void rox_request_init(struct rox_qp *qp, const struct rox_swqe *wqe, u8 opcode,
 			     struct rox_burst *b)
 {
-	rox_burst_init(qp, b, rox_wqe_psn(wqe));
+	rox_request_burst(qp, wqe, b);
 	b->op_first = qp->service | opcode;
 	b->ackreq = true;
 	b->ext.xrc_srqn = wqe->xrc_srqn;
@@ -261,7 +275,7 @@ static void rox_request_init(struct rox_qp *qp, const struct rox_swqe *wqe, u8 o
  * wqe->sent. Pieces begin at fixed places, so that a repeated request never
  * spans two that the responder knows as two messages.
  */
-static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
 	u32 chunk = rox_read_chunk_pkts(qp);
 	u32 n = min(chunk - wqe->sent % chunk, wqe->npkts - wqe->sent);
@@ -277,13 +291,14 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	b.ext.reth.va = wqe->remote_addr + offset;
 	b.ext.reth.rkey = wqe->rkey;
 	b.ext.reth.len = len;
+	b.follow = follow;
 	rox_xmit(&b);
 	wqe->sent += n;
 	qp->send.rd_atomic++;
 	return 0;
 }
 
-static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
 	bool cas = wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP;
 	struct rox_burst b;
@@ -297,6 +312,7 @@ static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	b.ext.atomic.rkey = wqe->rkey;
 	b.ext.atomic.swap_add = cas ? wqe->swap : wqe->compare_add;
 	b.ext.atomic.compare = cas ? wqe->compare_add : 0;
+	b.follow = follow;
 	rox_xmit(&b);
 	wqe->sent = 1;
 	qp->send.rd_atomic++;
@@ -312,7 +328,7 @@ static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
 	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
 	if (err)
 		return err;
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
+	rox_request_burst(qp, wqe, &b);
 	b.op_first = IB_OPCODE_RC_ATOMIC_WRITE;
 	b.ackreq = true;
 	b.ext.reth.va = wqe->remote_addr;
@@ -324,7 +340,7 @@ static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
 	return err;
 }
 
-static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
+static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
 	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM;
 	struct rox_burst b;
@@ -333,7 +349,8 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
 	if (err)
 		return err;
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
+	rox_request_burst(qp, wqe, &b);
+	b.follow = follow;
 	b.path = &wqe->ah->path;
 	b.dqpn = wqe->remote_qpn;
 	if (unlikely(qp->ibqp.qp_type == IB_QPT_GSI))
@@ -349,18 +366,18 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 /* @bursts: so many may follow in this run, this one included */
 static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int bursts)
 {
+	u32 follow = rox_run_follow(qp, wqe, bursts);
+
 	if (rox_is_ud(qp))
-		return rox_xmit_datagram(qp, wqe, index);
+		return rox_xmit_datagram(qp, wqe, index, follow);
 	if (rox_wqe_is_read(wqe))
-		return rox_xmit_read(qp, wqe, index);
+		return rox_xmit_read(qp, wqe, index, follow);
 	if (rox_wqe_is_atomic(wqe))
-		return rox_xmit_atomic(qp, wqe, index);
+		return rox_xmit_atomic(qp, wqe, index, follow);
 	if (unlikely(rox_wqe_is_atomic_write(wqe)))
 		return rox_xmit_atomic_write(qp, wqe, index);
-	if (!rox_is_rc(qp))
-		return rox_xmit_message(qp, wqe, index, wqe->npkts, false);
-	return rox_xmit_message(qp, wqe, index, rox_window_room(qp),
-				rox_run_goes_on(qp, wqe, bursts));
+	return rox_xmit_message(qp, wqe, index,
+				rox_is_rc(qp) ? rox_window_room(qp) : wqe->npkts, follow);
 }
 
 /* Packets of @wqe that lie behind una, and were sent: @most of them again. Return: how many. */
@@ -370,7 +387,7 @@ static u32 rox_resend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u3
 	u32 sent = wqe->sent, to = min(sent, from + most), again;
 
 	wqe->sent = from;
-	while (wqe->sent < to && !rox_xmit_message(qp, wqe, index, to - wqe->sent, false))
+	while (wqe->sent < to && !rox_xmit_message(qp, wqe, index, to - wqe->sent, 0))
 		;
 	again = wqe->sent - from;
 	wqe->sent = sent;
@@ -591,6 +608,7 @@ bool rox_send_run(struct rox_qp *qp, unsigned long work)
 {
 	bool more = rox_send_work(qp, work);
 
+	rox_xmit_end();
 	rox_kept_release(qp);
 	return more;
 }
