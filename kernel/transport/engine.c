@@ -4,9 +4,10 @@
  * programs' place, from a CPU that has nothing else to do.
  *
  * A doorbell is a system call, and sends on the program's own CPU. When they come
- * so fast that a CPU which looks at the producer indices would hardly ever wait, a
- * worker does that: it runs a send side each time its index has moved, as the
- * doorbell would have, and while it does so ROX_RING_NEED_WAKEUP is not set.
+ * so fast that a CPU which looks at the producer indices would hardly ever wait, or
+ * take most of the program's time, a worker does that: it runs a send side each time
+ * its index has moved, as the doorbell would have, and while it does so
+ * ROX_RING_NEED_WAKEUP is not set. What is posted meanwhile goes out together.
  *
  * Each CPU has an engine for the queues whose doorbells are rung there: what one
  * CPU posts, another one can send. So the queues that a thread takes turns with
@@ -36,6 +37,8 @@
 
 /* Whatever is asked for, an idle CPU is not kept longer than this for nothing. */
 #define ROX_SPIN_MAX_US 1000U
+/* It waits as long as spin_us says, or so many times as long as its last turn has taken. */
+#define ROX_WAITS_FOR_A_TURN 4ULL
 /* Looks at the indices for each look at the clock. */
 #define ROX_SPIN_LOOKS 8
 /* Without a call of the scheduler; RCU, for one, waits for that. */
@@ -44,6 +47,10 @@
 #define ROX_ENGINE_REST max(HZ / 50, 1)
 /* Queues that it looks at in turn: the more, the longer a post waits. */
 #define ROX_ENGINE_QUEUES 64
+/* One of so many doorbells is timed. */
+#define ROX_RINGS_TIMED 8
+/* Fewer in a jiffy are no reason for an engine, however long they take. */
+#define ROX_RINGS_LEAST 4
 
 /**
  * struct rox_engine - watches busy send queues
@@ -56,6 +63,7 @@
  * @awake: @work runs
  * @rings: doorbells on this CPU in the jiffy @since
  * @since: see @rings
+ * @ring_ns: what the last one took that was timed
  * @rest: when @work may be started next, in jiffies
  */
 struct rox_engine {
@@ -68,6 +76,7 @@ struct rox_engine {
 	bool awake;
 	u32 rings;
 	unsigned long since;
+	u32 ring_ns;
 	unsigned long rest;
 };
 
@@ -77,7 +86,7 @@ static struct workqueue_struct *rox_engine_wq;
 
 static unsigned int spin_us = 50;
 module_param(spin_us, uint, 0644);
-MODULE_PARM_DESC(spin_us, "Watch busy send queues from an idle CPU until nothing has come for so many microseconds (default: 50, at most 1000; 0: never)");
+MODULE_PARM_DESC(spin_us, "Watch busy send queues from an idle CPU until nothing has come for so many microseconds, longer where sending is slow (default: 50, at most 1000; 0: never)");
 
 static u32 rox_spin_us(void)
 {
@@ -210,6 +219,16 @@ enum rox_stint {
 };
 
 /*
+ * How long, in ns, the engine waits for the next post when one has taken it @took. Where
+ * everything is slow (emulated machines, debug kernels) programs are slow as well.
+ */
+static u64 rox_engine_patience(u64 took)
+{
+	return clamp(ROX_WAITS_FOR_A_TURN * took, rox_spin_us() * NSEC_PER_USEC,
+		     ROX_SPIN_MAX_US * NSEC_PER_USEC);
+}
+
+/*
  * With preemption disabled: nobody is to wait for an engine that has been put
  * aside while the program believes that it is watched. Softirqs get in after each
  * turn.
@@ -218,7 +237,8 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 {
 	u64 now = ktime_get_ns();
 	u64 end = now + ROX_STINT_NS;
-	u64 until = now + rox_spin_us() * NSEC_PER_USEC;
+	u64 until = now + rox_engine_patience(0);
+	u64 before;
 	struct rox_watch *watch;
 	bool found;
 	int looks;
@@ -233,9 +253,10 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 			cpu_relax();
 			found = rox_engine_look(engine);
 		}
+		before = now;
 		now = ktime_get_ns();
 		if (found)
-			until = now + rox_spin_us() * NSEC_PER_USEC;
+			until = now + rox_engine_patience(now - before);
 		if (now >= end)
 			return ROX_STINT_WHOLE;
 		if (!rox_engine_may_stay() || atomic_read(&engine->leaving))
@@ -295,12 +316,30 @@ static void rox_engine_work(struct work_struct *work)
 		WRITE_ONCE(engine->rest, jiffies + ROX_ENGINE_REST);
 }
 
+u64 rox_engine_clock(void)
+{
+	const struct rox_engine *engine = raw_cpu_ptr(&rox_engines);
+
+	if (READ_ONCE(engine->awake) || READ_ONCE(engine->rings) % ROX_RINGS_TIMED)
+		return 0;
+	return ktime_get_ns();
+}
+
 /*
- * Doorbells come fast if there is one in half of the time that the engine would
- * wait for it. Counted by the jiffy, without a lock: a count that is somewhat wrong
- * starts the engine somewhat too early or too late.
+ * Doorbells come fast if there is one in half of the time that the engine would wait
+ * for it; they take long if half of a jiffy goes into those that come in it.
  */
-static bool rox_engine_wakes(struct rox_engine *engine)
+static bool rox_rings_wake(u32 rings, u32 ring_ns)
+{
+	return rings * rox_spin_us() > 2 * (USEC_PER_SEC / HZ) ||
+	       (rings >= ROX_RINGS_LEAST && (u64)rings * ring_ns > NSEC_PER_SEC / HZ / 2);
+}
+
+/*
+ * Counted by the jiffy, without a lock: a count that is somewhat wrong starts the
+ * engine somewhat too early or too late.
+ */
+static bool rox_engine_wakes(struct rox_engine *engine, u64 begin)
 {
 	unsigned long now = jiffies;
 	u32 rings = 0;
@@ -310,19 +349,21 @@ static bool rox_engine_wakes(struct rox_engine *engine)
 	else
 		WRITE_ONCE(engine->since, now);
 	WRITE_ONCE(engine->rings, ++rings);
-	if (likely(rings * rox_spin_us() <= 2 * (USEC_PER_SEC / HZ)))
+	if (begin)
+		WRITE_ONCE(engine->ring_ns, min_t(u64, ktime_get_ns() - begin, NSEC_PER_SEC / HZ));
+	if (likely(!rox_rings_wake(rings, READ_ONCE(engine->ring_ns))))
 		return false;
 	WRITE_ONCE(engine->rings, 0);
 	return num_online_cpus() > 1 && !time_before(now, READ_ONCE(engine->rest));
 }
 
-void rox_engine_rung(struct rox_qp *qp)
+void rox_engine_rung(struct rox_qp *qp, u64 begin)
 {
 	/* Whoever moves to another CPU now has been on this one a moment ago. */
 	struct rox_engine *engine = raw_cpu_ptr(&rox_engines);
 	struct rox_watch *watch = &qp->send.watch;
 
-	if (!READ_ONCE(engine->awake) && likely(!rox_engine_wakes(engine)))
+	if (!READ_ONCE(engine->awake) && likely(!rox_engine_wakes(engine, begin)))
 		return;
 	if (!rox_spin_us() || test_and_set_bit(0, &watch->joined))
 		return;

@@ -106,8 +106,10 @@ void rox_side_lock(struct rox_side *side);
 void rox_side_unlock(struct rox_side *side);
 
 /* engine.c */
-/* The program has rung the doorbell of the send queue. Any context. */
-void rox_engine_rung(struct rox_qp *qp);
+/* Before a program's doorbell is followed: the time in ns; 0: it is not timed. Any context. */
+u64 rox_engine_clock(void);
+/* After that; @begin: what rox_engine_clock() said. Any context. */
+void rox_engine_rung(struct rox_qp *qp, u64 begin);
 /* Process context, sleeps; the QP is in RESET for good and its doorbell is not rung any more. */
 void rox_engine_leave(struct rox_qp *qp);
 

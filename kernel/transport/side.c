@@ -269,12 +269,14 @@ void rox_side_doorbell(struct rox_side *side)
  */
 void rox_send_doorbell(struct rox_qp *qp)
 {
+	u64 begin = qp->user ? rox_engine_clock() : 0;
+
 	rcu_read_lock();
 	rox_qp_count(qp, ROX_CNT_DOORBELLS);
 	rcu_read_unlock();
 	rox_side_doorbell(&qp->send.side);
 	if (qp->user)
-		rox_engine_rung(qp);
+		rox_engine_rung(qp, begin);
 }
 
 /**
