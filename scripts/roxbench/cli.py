@@ -72,6 +72,8 @@ def measure(options):
     if options.boots:
         wanted = [boot for boot in wanted if boot.name in options.boots.split()]
     wanted = [boot for boot in wanted if boot.limit_to(options.only)]
+    if not wanted:
+        sys.exit("scripts/bench: no such boots, or no such measurements in them")
     for boot in wanted:
         boot.rounds = [min(limit, options.rounds or limit) for limit in boot.rounds]
     if not options.no_build:
