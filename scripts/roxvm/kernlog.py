@@ -26,6 +26,8 @@ BAD = re.compile("|".join((
 HARMLESS = re.compile("|".join((
     r"RAS: ", r"KASAN: .*enabled", r"UBSAN: .*enabled",
     r"Command line: ", r"Kernel command line: ",
+    # A program's own fault, which its exit status tells; it says "general protection fault", too.
+    r"\btraps: .* ip:\S+ sp:\S+ error:\S+ in (?!\S*(rox|verbs))",
 )))
 
 CONTEXT_BEFORE = 3
