@@ -147,6 +147,10 @@ class Machine:
     def running(self):
         return self.process is not None and self.process.poll() is None
 
+    def aborted(self):
+        """Did the emulator, not the guest, give up?"""
+        return self.process is not None and self.process.poll() == -signal.SIGABRT
+
     def control_words(self):
         """What the guest has said: {"up": seconds, "status": number}."""
         words = (line.split() for line in self.control.read_text(errors="replace").splitlines())

@@ -87,6 +87,9 @@ class UserModeMachine(Machine):
         self.settle()
         return False
 
+    def aborted(self):
+        return False  # it is the guest's kernel that does
+
     def settle(self):
         """What it has said last is in our files."""
         if self.process is not None and self.copiers:
