@@ -19,7 +19,7 @@ BAD = re.compile("|".join((
     r"Bad page state", r"Bad rss-counter", r"nonzero pgtables",
     r"list_(add|del) corruption", r"slab .* (corrupt|error|Redzone)",
     r"Out of memory: Killed", r"page allocation failure",
-    r"ib_.*(not all|leak)", r"unpinned? .* leak", r"segfault at .*(rox|verbs)",
+    r"ib_.*(not all|leak)", r"unpinned? .* leak", r"segfault at .* in lib(rox|ibverbs)",
 )))
 
 # What matches above and is none of our business.
@@ -27,7 +27,7 @@ HARMLESS = re.compile("|".join((
     r"RAS: ", r"KASAN: .*enabled", r"UBSAN: .*enabled",
     r"Command line: ", r"Kernel command line: ",
     # A program's own fault, which its exit status tells; it says "general protection fault", too.
-    r"\btraps: .* ip:\S+ sp:\S+ error:\S+ in (?!\S*(rox|verbs))",
+    r"\btraps: .* ip:\S+ sp:\S+ error:\S+ in (?!lib(rox|ibverbs))",
 )))
 
 CONTEXT_BEFORE = 3
