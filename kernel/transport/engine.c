@@ -43,8 +43,9 @@
 #define ROX_SPIN_LOOKS 8
 /* Without a call of the scheduler; RCU, for one, waits for that. */
 #define ROX_STINT_NS (2 * NSEC_PER_MSEC)
-/* After it was started in vain: no CPU was idle. */
+/* After it was started in vain: no CPU was idle. Twice as long each time, so often at most. */
 #define ROX_ENGINE_REST max(HZ / 50, 1)
+#define ROX_ENGINE_RESTS 4U
 /* Queues that it looks at in turn: the more, the longer a post waits. */
 #define ROX_ENGINE_QUEUES 64
 /* One of so many doorbells is timed. */
@@ -65,6 +66,7 @@
  * @since: see @rings
  * @ring_ns: what the last one took that was timed
  * @rest: when @work may be started next, in jiffies
+ * @vain: starts in vain, one after the other
  */
 struct rox_engine {
 	struct work_struct work;
@@ -78,6 +80,7 @@ struct rox_engine {
 	unsigned long since;
 	u32 ring_ns;
 	unsigned long rest;
+	unsigned int vain;
 };
 
 static DEFINE_PER_CPU(struct rox_engine, rox_engines);
@@ -224,8 +227,8 @@ enum rox_stint {
  */
 static u64 rox_engine_patience(u64 took)
 {
-	return clamp(ROX_WAITS_FOR_A_TURN * took, rox_spin_us() * NSEC_PER_USEC,
-		     ROX_SPIN_MAX_US * NSEC_PER_USEC);
+	return clamp_t(u64, ROX_WAITS_FOR_A_TURN * took, rox_spin_us() * NSEC_PER_USEC,
+		       ROX_SPIN_MAX_US * NSEC_PER_USEC);
 }
 
 /*
@@ -312,8 +315,12 @@ static void rox_engine_work(struct work_struct *work)
 		schedule();
 	} while (goes_on);
 	WRITE_ONCE(engine->awake, false);
-	if (vain && !useful)
-		WRITE_ONCE(engine->rest, jiffies + ROX_ENGINE_REST);
+	if (!vain || useful) {
+		engine->vain = 0;
+		return;
+	}
+	WRITE_ONCE(engine->rest, jiffies + (ROX_ENGINE_REST << engine->vain));
+	engine->vain = min(engine->vain + 1, ROX_ENGINE_RESTS);
 }
 
 u64 rox_engine_clock(void)
