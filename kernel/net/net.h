@@ -118,7 +118,6 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  * @ext: extended headers; the opcodes say which packet has which of them
  * @solicited: SE bit on the last packet
  * @ackreq: A bit on the last packet
- * @in_order: a request, to go out behind those for which rox_xmit() keeps a frame open
  * @follow: so many more messages may follow in this run, for the same frame
  * @more: carrier without a wire: the sender's run goes on, one ACK at its end will do
  * @again: carrier without a wire: the QP at the other end could not take it now
@@ -141,7 +140,6 @@ struct rox_burst {
 	u8 op_last;
 	bool solicited;
 	bool ackreq;
-	bool in_order;
 	u16 follow;
 	bool more;
 	bool again;

@@ -78,7 +78,7 @@ struct tx {
  * @most: packets that it is for
  * @count: packets that are in it
  * @seg: UDP payload of each but the last, which may be shorter
- * @total: UDP payload of all
+ * @total: UDP payload of as many as it is for
  * @v6: IPv6
  * @hash: as the path has it
  * @priority: for the qdisc
@@ -215,12 +215,17 @@ static void build_ip(const struct rox_path *path, struct group *g)
 	};
 }
 
+static u32 priority_of(const struct rox_path *path)
+{
+	return path->sl ?: rt_tos2priority(path->tos);
+}
+
 /* Headers of a group as they are for every packet, and the IDs of its packets. */
 static void build_headers(struct rox_path *path, struct group *g)
 {
 	g->v6 = path->v6;
 	g->hash = path->hash;
-	g->priority = path->sl ?: rt_tos2priority(path->tos);
+	g->priority = priority_of(path);
 	build_ip(path, g);
 	g->udp = (struct udphdr) {
 		.source = htons(path->sport),
@@ -384,7 +389,7 @@ static void finish_headers(struct group *g)
 {
 	struct sk_buff *skb = g->frame.skb;
 	struct udphdr *udp = udp_hdr(skb);
-	u32 len = sizeof(*udp) + g->total;
+	u32 len = skb->len - skb_transport_offset(skb);
 
 	*udp = g->udp;
 	udp->len = htons(len);
@@ -514,7 +519,7 @@ void rox_xmit_end(void)
 static bool same_headers(const struct group *g, const struct rox_path *path)
 {
 	if (g->v6 != path->v6 || g->udp.source != htons(path->sport) || g->hash != path->hash ||
-	    g->priority != (path->sl ?: rt_tos2priority(path->tos)))
+	    g->priority != priority_of(path))
 		return false;
 	if (path->v6)
 		return ipv6_addr_equal(&g->ip.v6.saddr, &path->saddr) &&
@@ -548,7 +553,6 @@ static int open_frame(struct open_frame *open, const struct tx *tx)
 	g->total = g->most * g->seg;
 	if (begin_group(tx, g))
 		return LOST;
-	g->total = 0;
 	dst_hold(g->dst);
 	open->bytes = 0;
 	open->qp = b->qp;
@@ -579,7 +583,6 @@ static int join_frame(struct tx *tx)
 		rox_xmit_end();
 		return err;
 	}
-	g->total += g->seg;
 	open->bytes += tx->b->len;
 	if (g->count == g->most)
 		rox_xmit_end();
@@ -618,7 +621,7 @@ static noinline int wire_xmit(struct rox_burst *b, const struct rox_net *rn)
 	if (!IS_ERR(tx.dst)) {
 		tx.net = rn->net;
 		pack_all_ext(&tx);
-		err = b->in_order ? join_frame(&tx) : ALONE;
+		err = join_frame(&tx);
 		if (err == ALONE)
 			err = send_all(&tx);
 		dst_release(tx.dst);

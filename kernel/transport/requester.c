@@ -209,12 +209,6 @@ static u32 rox_run_follow(const struct rox_qp *qp, const struct rox_swqe *wqe, i
 				max(rox_ring_pending(&qp->sq), 0));
 }
 
-static void rox_request_burst(struct rox_qp *qp, const struct rox_swqe *wqe, struct rox_burst *b)
-{
-	rox_burst_init(qp, b, rox_wqe_psn(wqe));
-	b->in_order = true;
-}
-
 /* SEND and WRITE: as many packets as a burst takes, and no more than @most. */
 static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most,
 			    u32 follow)
@@ -223,7 +217,7 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, 
 	struct rox_burst b;
 	int err;
 
-	rox_request_burst(qp, wqe, &b);
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.npkts = min3(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu, most);
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_is_rc(qp);
@@ -264,7 +258,7 @@ static int rox_xmit_single(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
 static void rox_request_init(struct rox_qp *qp, const struct rox_swqe *wqe, u8 opcode,
 			     struct rox_burst *b)
 {
-	rox_request_burst(qp, wqe, b);
+	rox_burst_init(qp, b, rox_wqe_psn(wqe));
 	b->op_first = qp->service | opcode;
 	b->ackreq = true;
 	b->ext.xrc_srqn = wqe->xrc_srqn;
@@ -328,7 +322,7 @@ static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
 	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
 	if (err)
 		return err;
-	rox_request_burst(qp, wqe, &b);
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.op_first = IB_OPCODE_RC_ATOMIC_WRITE;
 	b.ackreq = true;
 	b.ext.reth.va = wqe->remote_addr;
@@ -349,7 +343,7 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
 	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
 	if (err)
 		return err;
-	rox_request_burst(qp, wqe, &b);
+	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.follow = follow;
 	b.path = &wqe->ah->path;
 	b.dqpn = wqe->remote_qpn;
