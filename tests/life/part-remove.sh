@@ -4,7 +4,7 @@
 # Everything beneath the traffic taken away in mid-transfer, with programs that hold the device open:
 # several connections, each with a device opening of its own.
 
-REMOVE_TIMES=${ROX_REMOVE_TIMES:-$((LIFE_TIMES > 20 ? LIFE_TIMES / 30 : 1))}
+REMOVE_TIMES=${ROX_REMOVE_TIMES:-$((LIFE_TIMES > 30 ? LIFE_TIMES / 30 : 1))}
 REMOVE_CONNECTIONS=8
 
 part_remove() {
