@@ -216,6 +216,8 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 	INIT_WORK(&dev->unlink_work, rox_unlink_work);
 	INIT_WORK(&dev->rescan_work, rox_rescan_work);
 	spin_lock_init(&dev->port_lock);
+	spin_lock_init(&dev->paths_lock);
+	INIT_LIST_HEAD(&dev->paths);
 	rox_ah_table_init(dev);
 	rox_xsrq_table_init(dev);
 	rox_mcast_init(dev);

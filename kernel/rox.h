@@ -35,7 +35,8 @@ enum rox_limits {
 	ROX_NUM_COMP_VECTORS	= 64,
 	ROX_MAX_FRWR_PAGES	= 4096,
 	ROX_MAX_MCG		= SZ_8K,
-	ROX_MAX_MCG_QP		= SZ_8K,
+	ROX_MAX_MCG_QP		= 256,
+	ROX_MAX_SL		= 15,
 };
 
 #define ROX_MAX_MSG_SIZE	0x80000000U
@@ -54,6 +55,8 @@ struct rox_qp_slot;
  * @ndev_tracker: tracker of that reference
  * @net: the namespace's sockets and receive hooks (net/net.h); held likewise
  * @net_node: in @net's list of devices
+ * @paths_lock: protects @paths; with interrupts off
+ * @paths: struct rox_path by node: of QPs and address handles
  * @mrs: struct rox_mr, memory windows among them, by key index (RCU)
  * @ahs: struct rox_ah by index (RCU)
  * @ah_next: where the search for a free index begins
@@ -91,6 +94,8 @@ struct rox_dev {
 	netdevice_tracker ndev_tracker;
 	struct rox_net *net;
 	struct list_head net_node;
+	spinlock_t paths_lock;	/* @paths */
+	struct list_head paths;
 
 	struct rhashtable mrs;
 	struct xarray ahs;

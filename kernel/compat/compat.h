@@ -12,6 +12,7 @@
 
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
+#include <linux/sched/task.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_umem.h>
@@ -77,5 +78,19 @@ static inline struct ib_umem *ib_umem_get_va(struct ib_device *device, unsigned 
 #define IB_OPCODE_RC_FLUSH		0x1c
 #define IB_OPCODE_RC_ATOMIC_WRITE	0x1d
 #endif
+
+/*
+ * To be called where alloc_ucontext refuses. Linux, 6.12 and before at least,
+ * frees such a context with its reference on the program's task if the context
+ * was asked for by ioctl(): as often as it asks, the program leaves a task that
+ * is never freed. Without a task the core has nothing to give back, so that one
+ * which does give it back is as right with this.
+ */
+static inline void rox_ucontext_refused(struct ib_ucontext *uc)
+{
+	if (uc->res.task)
+		put_task_struct(uc->res.task);
+	uc->res.task = NULL;
+}
 
 #endif /* ROX_COMPAT_H */

@@ -192,3 +192,13 @@ void rox_fixture_move(struct kunit *test, struct rox_qp *qp, enum ib_qp_state st
 	}
 	KUNIT_ASSERT_EQ(test, rox_qp_state(qp), state);
 }
+
+u64 rox_fixture_counted(const struct rox_qp *qp, enum rox_counter counter)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu_ptr(qp->counters, cpu)->c[counter];
+	return sum;
+}

@@ -6,6 +6,7 @@
 #define ROX_KUNIT_FIXTURE_H
 
 #include <kunit/test.h>
+#include "../observe/observe.h"
 #include "../verbs/verbs.h"
 
 /**
@@ -37,5 +38,7 @@ void rox_fixture_move(struct kunit *test, struct rox_qp *qp, enum ib_qp_state st
 /* What the transition wants: fills @attr, returns its mask. */
 int rox_fixture_attr(struct kunit *test, const struct rox_qp *qp, enum ib_qp_state from,
 		     enum ib_qp_state to, struct ib_qp_attr *attr);
+/* What @qp's counter set has counted so far, on all CPUs. */
+u64 rox_fixture_counted(const struct rox_qp *qp, enum rox_counter counter);
 
 #endif /* ROX_KUNIT_FIXTURE_H */

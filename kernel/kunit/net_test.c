@@ -171,6 +171,53 @@ static void route_leaves_through_the_netdev_of_its_source(struct kunit *test)
 	rox_path_destroy(&path);
 }
 
+static int references(struct dst_entry *dst)
+{
+	return rcuref_read(&dst->__rcuref);
+}
+
+/* A namespace that ends takes its routes along, also from paths that have changed places. */
+static void routes_are_let_go_of(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	/* Not on the stack: they stay in the device's list if the case ends early. */
+	struct rox_path *paths = kunit_kcalloc(test, 3, sizeof(*paths), GFP_KERNEL);
+	struct rox_path *first = paths, *second = paths + 1, *none = paths + 2;
+	size_t others = list_count_nodes(&f->dev->paths);
+	struct dst_entry *one, *other;
+	int before;
+
+	KUNIT_ASSERT_NOT_NULL(test, paths);
+	KUNIT_ASSERT_EQ(test, path_to(test, first, &peer, 0), 0);
+	KUNIT_ASSERT_EQ(test, path_to(test, second, &peer, 1), 0);
+	rox_path_swap(first, second);
+	KUNIT_EXPECT_EQ(test, first->flow, 1);
+	rox_path_swap(first, none);
+	KUNIT_EXPECT_TRUE(test, none->valid && second->valid && !first->valid);
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&f->dev->paths), others + 2);
+	one = route_of(none);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(one));
+	other = route_of(second);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(other));
+
+	before = references(one);
+	rox_paths_forget(f->dev);
+	/* Both had kept it, if it is one; each of them what it had. */
+	KUNIT_EXPECT_EQ(test, references(one), before - (one == other ? 2 : 1));
+	dst_release(one);
+	dst_release(other);
+	/* Where the namespace goes on they are found again. */
+	one = route_of(second);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(one));
+	if (!IS_ERR(one))
+		dst_release(one);
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&f->dev->paths), others + 2);
+	rox_path_destroy(none);
+	rox_path_destroy(second);
+	rox_path_destroy(first);
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&f->dev->paths), others);
+}
+
 static void path_mtu_follows_the_route(struct kunit *test)
 {
 	static const struct { int route, path; } mtus[] = {
@@ -198,6 +245,7 @@ static void path_mtu_follows_the_route(struct kunit *test)
 
 static struct kunit_case rox_path_cases[] = {
 	KUNIT_CASE(path_is_what_the_address_says),
+	KUNIT_CASE(routes_are_let_go_of),
 	KUNIT_CASE(families_do_not_mix),
 	KUNIT_CASE(route_is_looked_up_once),
 	KUNIT_CASE(lost_route_is_noticed),

@@ -59,6 +59,70 @@ static void a_caller_is_not_kept_for_ever(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+/* ---- frames for many ---- */
+
+#define HELD_QPS 20
+
+/* Runs of sides: all, and those in the context of @caller. */
+static struct {
+	struct task_struct *caller;
+	atomic_t runs;
+	unsigned int by_caller;
+} held;
+
+static bool held_run(struct rox_qp *qp, unsigned long work)
+{
+	held.by_caller += current == held.caller;
+	atomic_inc(&held.runs);
+	return false;
+}
+
+static void held_kick(struct kunit *test, struct rox_qp **qps)
+{
+	int i;
+
+	local_bh_disable();
+	rox_transport_hold();
+	for (i = 0; i < HELD_QPS; i++)
+		rox_side_kick(&qps[i]->recv.side, ROX_WORK_RUN);
+	KUNIT_EXPECT_EQ(test, atomic_read(&held.runs), 0);
+	rox_transport_unhold();
+	KUNIT_EXPECT_GE(test, held.by_caller, 1);
+	KUNIT_EXPECT_LE(test, held.by_caller, HELD_QPS / 2);
+	local_bh_enable();
+}
+
+static void held_sides_are_left_to_workers(struct kunit *test)
+{
+	struct rox_qp *qps[HELD_QPS];
+	bool (*run)(struct rox_qp *qp, unsigned long work) = NULL;
+	int i, tries;
+
+	for (i = 0; i < HELD_QPS; i++) {
+		qps[i] = rox_fixture_qp(test, IB_QPT_RC);
+		run = qps[i]->recv.side.run;
+		qps[i]->recv.side.run = held_run;
+	}
+	held.caller = current;
+	atomic_set(&held.runs, 0);
+	held.by_caller = 0;
+	held_kick(test, qps);
+	for (tries = 0; tries < 1000 && atomic_read(&held.runs) < HELD_QPS; tries++)
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, atomic_read(&held.runs), HELD_QPS);
+	/* Nothing of it is left: the next one runs at once. */
+	local_bh_disable();
+	rox_side_kick(&qps[0]->recv.side, ROX_WORK_RUN);
+	KUNIT_EXPECT_EQ(test, atomic_read(&held.runs), HELD_QPS + 1);
+	local_bh_enable();
+	for (i = 0; i < HELD_QPS; i++) {
+		rox_side_lock(&qps[i]->recv.side);
+		qps[i]->recv.side.run = run;
+		rox_side_unlock(&qps[i]->recv.side);
+		ib_destroy_qp(&qps[i]->ibqp);
+	}
+}
+
 /* ---- without a wire ---- */
 
 static void step(struct kunit *test, struct rox_qp *qp, u32 dest, enum ib_qp_state to)
@@ -279,6 +343,7 @@ static void frames_that_wait_have_their_limit_in_bytes(struct kunit *test)
 
 static struct kunit_case rox_side_cases[] = {
 	KUNIT_CASE(a_caller_is_not_kept_for_ever),
+	KUNIT_CASE(held_sides_are_left_to_workers),
 	KUNIT_CASE(payload_may_be_of_the_region_that_it_invalidates),
 	KUNIT_CASE(a_handler_is_not_called_within_a_post),
 	KUNIT_CASE(an_ack_replaces_an_ack_and_no_nak),

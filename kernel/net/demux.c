@@ -350,7 +350,7 @@ static bool same_run(const struct rox_run *a, const struct rox_run *b)
 }
 
 /* Cuts the frame into runs, nearly always one. */
-static void demultiplex(const struct frame *f)
+static void deliver_runs(const struct frame *f)
 {
 	u32 n = DIV_ROUND_UP(f->len, f->seg);
 	struct rox_run run, next;
@@ -367,6 +367,23 @@ static void demultiplex(const struct frame *f)
 		run = next;
 	}
 	deliver(f, &run, true);
+}
+
+/*
+ * One frame may be for each QP of a group: these are not all run in this softirq. What
+ * a program has held back by a rule (NFQUEUE) comes in its own context.
+ */
+static void demultiplex(const struct frame *f)
+{
+	bool group = unlikely(is_multicast(&f->daddr));
+
+	local_bh_disable();
+	if (group)
+		rox_transport_hold();
+	deliver_runs(f);
+	if (group)
+		rox_transport_unhold();
+	local_bh_enable();
 }
 
 /* A sender may leave the checksum out, over IPv6 as well. */

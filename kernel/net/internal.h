@@ -44,6 +44,8 @@ unsigned int rox_hook_v6(void *priv, struct sk_buff *skb, const struct nf_hook_s
  */
 struct dst_entry *rox_path_route(struct rox_path *path, struct net *net);
 bool rox_path_is_local(struct rox_path *path);
+/* The paths of @dev let go of their routes; nobody sends on them, or ever will. May sleep. */
+void rox_paths_forget(struct rox_dev *dev);
 
 /* Is @addr one of the device's addresses, that of @ndev unless it is NULL? */
 bool rox_dev_has_gid(struct rox_dev *dev, const struct in6_addr *addr, struct net_device *ndev);

@@ -39,10 +39,19 @@ static void *proto_v4(const struct net_device *ndev)
 	return __in_dev_get_rtnl(ndev);
 }
 
+/* The IP layer does not say that it had no memory: then it is not in the group. */
 static int join_v4(struct net_device *ndev, __be32 group)
 {
-	in_dev_hold(__in_dev_get_rtnl(ndev));
-	ip_mc_inc_group(__in_dev_get_rtnl(ndev), group);
+	struct in_device *in_dev = __in_dev_get_rtnl(ndev);
+	struct ip_mc_list *im;
+
+	ip_mc_inc_group(in_dev, group);
+	for (im = rtnl_dereference(in_dev->mc_list); im; im = rtnl_dereference(im->next_rcu))
+		if (im->multiaddr == group)
+			break;
+	if (!im)
+		return -ENOMEM;
+	in_dev_hold(in_dev);
 	return 0;
 }
 

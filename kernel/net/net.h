@@ -32,6 +32,8 @@ void rox_net_exit(void);
 /**
  * struct rox_path - how packets reach one peer: an address vector, resolved
  * @dev: the device
+ * @node: in the device's list of paths, if @valid
+ * @valid: initialised
  * @v6: IPv6, else IPv4
  * @tos: traffic class
  * @ttl: hop limit, as the AH says (0 means 64)
@@ -51,6 +53,7 @@ void rox_net_exit(void);
  */
 struct rox_path {
 	struct rox_dev *dev;
+	struct list_head node;
 	bool valid;
 	bool v6;
 	u8 tos;
@@ -76,6 +79,8 @@ struct rox_path {
 int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 		  const struct rdma_ah_attr *attr, u32 sqpn, u32 dqpn, gfp_t gfp);
 void rox_path_destroy(struct rox_path *path);
+/* Each becomes what the other one was; nobody sends on either. */
+void rox_path_swap(struct rox_path *a, struct rox_path *b);
 /* Largest payload of one packet that fits the netdev now (an enum ib_mtu in bytes). */
 u32 rox_path_mtu(const struct rox_path *path);
 

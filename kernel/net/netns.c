@@ -223,15 +223,27 @@ void rox_net_detach(struct rox_dev *dev)
 /*
  * The namespace ends. Its netdevs are gone, and with them the devices, but for
  * those whose netdev has moved on and that are still being removed: they keep
- * the object, and find that it is dead.
+ * the object, and find that it is dead. The routes that their QPs have found go with
+ * the namespace, which is before IPv6's part of it (it was registered earlier).
  */
 static void __net_exit rox_pernet_exit(struct net *net)
 {
 	struct rox_pernet *pernet = net_generic(net, rox_pernet_id);
+	struct rox_net *rn;
+	struct rox_dev *dev;
 
 	mutex_lock(&rox_net_lock);
-	if (pernet->rn)
-		shut_down(pernet->rn);
+	rn = pernet->rn;
+	if (rn) {
+		shut_down(rn);
+		/* Whoever has not seen that it is dead. */
+		synchronize_net();
+		list_for_each_entry(dev, &rn->devs, net_node)
+			rox_paths_forget(dev);
+		/* Where IPv6 counts its routes only when they are freed, that is after this. */
+		if (rn->num_devs)
+			rcu_barrier();
+	}
 	pernet->rn = NULL;
 	mutex_unlock(&rox_net_lock);
 }

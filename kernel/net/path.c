@@ -48,6 +48,7 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
 	const struct ib_gid_attr *sgid = grh->sgid_attr;
+	unsigned long flags;
 	int err;
 
 	if (attr->type != RDMA_AH_ATTR_TYPE_ROCE || !sgid)
@@ -75,6 +76,9 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 	if (err)
 		return err;
 	path->valid = true;
+	spin_lock_irqsave(&dev->paths_lock, flags);
+	list_add_tail(&path->node, &dev->paths);
+	spin_unlock_irqrestore(&dev->paths_lock, flags);
 	return 0;
 }
 
@@ -84,10 +88,62 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
  */
 void rox_path_destroy(struct rox_path *path)
 {
-	if (path->valid)
+	unsigned long flags;
+
+	if (path->valid) {
+		spin_lock_irqsave(&path->dev->paths_lock, flags);
+		list_del(&path->node);
+		spin_unlock_irqrestore(&path->dev->paths_lock, flags);
 		dst_cache_destroy(&path->dst);
+	}
 	path->valid = false;
 	path->dst.cache = NULL;
+}
+
+void rox_path_swap(struct rox_path *a, struct rox_path *b)
+{
+	struct rox_dev *dev = a->valid ? a->dev : b->dev;
+	struct list_head at_a, at_b;
+	unsigned long flags;
+
+	if (!a->valid && !b->valid)
+		return;
+	spin_lock_irqsave(&dev->paths_lock, flags);
+	if (a->valid && b->valid)
+		list_swap(&a->node, &b->node);
+	else if (a->valid)
+		list_replace(&a->node, &b->node);
+	else
+		list_replace(&b->node, &a->node);
+	/* These are in the right places now, which the rest is not. */
+	at_a = a->node;
+	at_b = b->node;
+	swap(*a, *b);
+	a->node = at_a;
+	b->node = at_b;
+	spin_unlock_irqrestore(&dev->paths_lock, flags);
+}
+
+/*
+ * An IPv6 route belongs to its namespace, whose end it must not outlive, whatever
+ * becomes of the netdev. Paths that are made meanwhile have none, and get none.
+ */
+void rox_paths_forget(struct rox_dev *dev)
+{
+	struct rox_path *path;
+	LIST_HEAD(paths);
+
+	spin_lock_irq(&dev->paths_lock);
+	list_splice_init(&dev->paths, &paths);
+	while (!list_empty(&paths)) {
+		path = list_first_entry(&paths, struct rox_path, node);
+		list_move_tail(&path->node, &dev->paths);
+		dst_cache_reset_now(&path->dst);
+		spin_unlock_irq(&dev->paths_lock);
+		cond_resched();
+		spin_lock_irq(&dev->paths_lock);
+	}
+	spin_unlock_irq(&dev->paths_lock);
 }
 
 /*

@@ -10,6 +10,16 @@ static struct rox_swqe *rox_tail_wqe(struct rox_qp *qp)
 	return qp->send.tail == qp->sq.index ? NULL : rox_swqe_at(qp, qp->send.tail);
 }
 
+/* The peer has executed it, even if it could not have been sent to him again. */
+static void rox_tail_done(struct rox_qp *qp)
+{
+	struct rox_swqe *wqe = rox_tail_wqe(qp);
+
+	if (!rox_wqe_is_local(wqe))
+		wqe->status = IB_WC_SUCCESS;
+	rox_retire_tail(qp);
+}
+
 /*
  * The oldest unacknowledged PSN moves to @una. Where packets are being sent a
  * second time and turn out to have arrived the first time, sending skips them.
@@ -23,6 +33,8 @@ static void rox_acked_to(struct rox_qp *qp, u32 una)
 		return;
 	rox_retry_progress(qp, rox_psn_diff(una, send->una));
 	send->una = una;
+	if (rox_psn_diff(una, send->asked) > 0)
+		send->asked = una;
 	if (rox_psn_diff(una, send->psn) <= 0)
 		return;
 	send->psn = una;
@@ -61,7 +73,7 @@ static bool rox_ack_through(struct rox_qp *qp, u32 psn)
 			return true;
 		}
 		rox_acked_to(qp, end);
-		rox_retire_tail(qp);
+		rox_tail_done(qp);
 	}
 	return true;
 }
@@ -207,7 +219,7 @@ static noinline void rox_comp_atomic_write(struct rox_qp *qp, const struct rox_p
 	rox_credits(qp, pkt);
 	rox_rd_atomic_done(qp, pkt->bth.psn);
 	rox_acked_to(qp, rox_psn_add(pkt->bth.psn, 1));
-	rox_retire_tail(qp);
+	rox_tail_done(qp);
 }
 
 static bool rox_wqe_is_read_or_write(const struct rox_swqe *wqe)
@@ -285,7 +297,7 @@ static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_rd_atomic_done(qp, psn);
 	rox_acked_to(qp, rox_psn_add(psn, 1));
 	if (pos == wqe->npkts)
-		rox_retire_tail(qp);
+		rox_tail_done(qp);
 }
 
 static void rox_comp_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
@@ -309,7 +321,7 @@ static void rox_comp_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_send_iter_end(qp);
 	rox_rd_atomic_done(qp, pkt->bth.psn);
 	rox_acked_to(qp, rox_psn_add(pkt->bth.psn, 1));
-	rox_retire_tail(qp);
+	rox_tail_done(qp);
 }
 
 void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)

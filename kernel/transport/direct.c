@@ -127,7 +127,7 @@ static bool rox_recv_direct(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_recv_packet(qp, pkt);
 	rox_recv_iter_end(qp);
 	/* Where the sender goes on, it sees to it that the last one is answered. */
-	if (recv->ack_due && !pkt->burst->more && rox_can_receive(qp))
+	if (recv->ack_due && !recv->read.active && !pkt->burst->more && rox_can_receive(qp))
 		rox_ack_direct(qp, pkt->burst->qp);
 	if (recv->read.active || rox_early_due(qp))
 		set_bit(ilog2(ROX_WORK_RUN), &recv->side.pending);

@@ -62,6 +62,7 @@
  * @joining: those that are to be watched as well
  * @leaving: QPs that are being destroyed and wait for @lock
  * @awake: @work runs
+ * @end: of its stint, in ktime ns
  * @rings: doorbells on this CPU in the jiffy @since
  * @since: see @rings
  * @ring_ns: what the last one took that was timed
@@ -76,6 +77,7 @@ struct rox_engine {
 	struct llist_head joining;
 	atomic_t leaving;
 	bool awake;
+	u64 end;
 	u32 rings;
 	unsigned long since;
 	u32 ring_ns;
@@ -113,6 +115,12 @@ static bool rox_engine_may_stay(void)
 	return rox_spin_us() && single_task_running() && !need_resched();
 }
 
+/* Is it time to call the scheduler, between two of several queues? */
+static bool rox_engine_over(const struct rox_engine *engine)
+{
+	return engine->count > 1 && (need_resched() || ktime_get_ns() >= engine->end);
+}
+
 /* One run of the side. Return: true if there was, or may be, something to do. */
 static bool rox_watch_turn(struct rox_watch *watch)
 {
@@ -138,7 +146,6 @@ static bool rox_watch_turn(struct rox_watch *watch)
 
 static void rox_watch_begin(struct rox_watch *watch)
 {
-	watch->useful = false;
 	watch->seen = READ_ONCE(rox_watch_qp(watch)->sq.index);
 	WRITE_ONCE(watch->watched, true);
 	rox_watch_turn(watch);
@@ -168,25 +175,38 @@ static void rox_engine_take(struct rox_engine *engine, struct list_head *taken)
 
 	llist_for_each_entry_safe(watch, next, llist_del_all(&engine->joining), join) {
 		watch->more = false;
+		watch->useful = false;
 		list_add_tail(&watch->entry, taken);
 		if (engine->count++ >= ROX_ENGINE_QUEUES)
 			rox_watch_forget(engine, watch);
 	}
 }
 
+/* Whoever is not reached in time rings doorbells in this stint, and may be first in the next. */
+static void rox_engine_begin(struct rox_engine *engine, struct list_head *watches)
+{
+	struct rox_watch *watch;
+
+	list_for_each_entry(watch, watches, entry)
+		watch->useful = false;
+	list_for_each_entry(watch, watches, entry) {
+		rox_watch_begin(watch);
+		if (rox_engine_over(engine))
+			break;
+	}
+}
+
 /* Those who join while it watches. */
 static void rox_engine_admit(struct rox_engine *engine)
 {
-	struct rox_watch *watch;
 	LIST_HEAD(taken);
 
 	rox_engine_take(engine, &taken);
-	list_for_each_entry(watch, &taken, entry)
-		rox_watch_begin(watch);
+	rox_engine_begin(engine, &taken);
 	list_splice_tail(&taken, &engine->watches);
 }
 
-/* Looks at each queue once. Return: true if one of them had something to do. */
+/* Looks at each queue once, as far as there is time. Return: true if one had something to do. */
 static bool rox_engine_look(struct rox_engine *engine)
 {
 	struct rox_watch *watch, *next;
@@ -199,10 +219,13 @@ static bool rox_engine_look(struct rox_engine *engine)
 			rox_watch_end(watch);
 			if (!watch->more)
 				rox_watch_forget(engine, watch);
+		} else if (watch->more || READ_ONCE(qp->sq.ctrl->producer) != watch->seen) {
+			found |= rox_watch_turn(watch);
+		} else {
 			continue;
 		}
-		if (watch->more || READ_ONCE(qp->sq.ctrl->producer) != watch->seen)
-			found |= rox_watch_turn(watch);
+		if (rox_engine_over(engine))
+			break;
 	}
 	return found;
 }
@@ -239,17 +262,15 @@ static u64 rox_engine_patience(u64 took)
 static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 {
 	u64 now = ktime_get_ns();
-	u64 end = now + ROX_STINT_NS;
 	u64 until = now + rox_engine_patience(0);
 	u64 before;
-	struct rox_watch *watch;
 	bool found;
 	int looks;
 
 	if (!rox_engine_may_stay())
 		return ROX_STINT_VAIN;
-	list_for_each_entry(watch, &engine->watches, entry)
-		rox_watch_begin(watch);
+	engine->end = now + ROX_STINT_NS;
+	rox_engine_begin(engine, &engine->watches);
 	while (!list_empty(&engine->watches)) {
 		found = rox_engine_look(engine);
 		for (looks = 1; looks < ROX_SPIN_LOOKS && !found; looks++) {
@@ -260,7 +281,7 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 		now = ktime_get_ns();
 		if (found)
 			until = now + rox_engine_patience(now - before);
-		if (now >= end)
+		if (now >= engine->end)
 			return ROX_STINT_WHOLE;
 		if (!rox_engine_may_stay() || atomic_read(&engine->leaving))
 			return ROX_STINT_CUT;
@@ -288,12 +309,13 @@ static enum rox_stint rox_engine_stint(struct rox_engine *engine)
 	preempt_enable();
 	list_for_each_entry_safe(watch, next, &engine->watches, entry) {
 		rox_watch_end(watch);
+		cond_resched();
 		if (watch->more)
 			continue;
 		if (ended <= ROX_STINT_IDLE || (ended == ROX_STINT_WHOLE && !watch->useful))
 			rox_watch_forget(engine, watch);
-		cond_resched();
 	}
+	list_rotate_left(&engine->watches);
 	return ended;
 }
 

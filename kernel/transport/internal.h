@@ -264,13 +264,16 @@ void rox_retry_rnr(struct rox_qp *qp, u8 timer_code);
 void rox_recovery_reset(struct rox_qp *qp);
 /* The requester has gone back. */
 void rox_recovery_rewound(struct rox_qp *qp);
-/* There is a gap at una: has it filled, if that can be done. Else all is to be sent again. */
-bool rox_recovery_gap(struct rox_qp *qp);
+/*
+ * There is a gap at una, by a NAK or after a timeout: has it filled, if that can be done. Return:
+ * false if all is to be sent again.
+ */
+bool rox_recovery_gap(struct rox_qp *qp, bool nak);
 /* Sends what is due; only if send.recovery.due says so. */
 void rox_recovery_send(struct rox_qp *qp);
 /* How long to wait for an answer, in ns; no longer than @timeout. */
 u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout);
-/* That time is over. Return: true if the peer is asked how far it is, else it was the timeout. */
+/* send.deadline is over. Return: true if something is sent to the peer; else it was the timeout. */
 bool rox_recovery_probe(struct rox_qp *qp);
 /* Something is outstanding @now. */
 void rox_recovery_watch(struct rox_qp *qp, u64 now);

@@ -13,6 +13,10 @@
  * are sent, until there are more than a gap is likely to have. Then all is sent again, see
  * retry.c, and so it is for many NAKs to come. (An ACK that ends there proves nothing: what
  * was sent again asked for it, and may only have been overtaken.)
+ *
+ * Where the network changes the order, a gap closes by itself soon after the NAK, and what
+ * was sent for it was sent in vain. Whether that is so is found out by waiting: for half a
+ * round trip, on one of some gaps, and on each where it was not in vain (RFC 8985, 6.2).
  */
 #include "internal.h"
 
@@ -25,6 +29,13 @@
 
 /* NAKs for which all is sent again at once, once that has turned out to be necessary. */
 #define ROX_DISTRUST		64
+
+/* Of so many gaps one is watched for whether it closes by itself. */
+#define ROX_GAPS_WATCHED	8U
+
+/* What one that did adds to the number of gaps that are waited for; and their most. */
+#define ROX_OVERTAKEN		4U
+#define ROX_OVERTAKEN_MOST	32U
 
 /* Stands for all packets. */
 #define ROX_GAP_ALL		U32_MAX
@@ -50,11 +61,39 @@ void rox_recovery_rewound(struct rox_qp *qp)
 
 	rec->due = 0;
 	rec->resent = false;
+	rec->pausing = false;
 	rec->timed_at = 0;
 	rec->waited = 0;
 }
 
-bool rox_recovery_gap(struct rox_qp *qp)
+/* ---- gaps ---- */
+
+/* Is it better to wait? Then the timer will fill the gap, or it has closed before. */
+static bool rox_recovery_pauses(struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	if (!rec->overtaken && rec->gaps++ % ROX_GAPS_WATCHED)
+		return false;
+	rec->pausing = true;
+	rec->due = 0;
+	qp->send.deadline = ktime_get_ns() + rec->round_trip / 2;
+	rox_timer_arm(qp);
+	return true;
+}
+
+static void rox_recovery_paused(struct rox_qp *qp, bool closed)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rec->pausing = false;
+	if (closed)
+		rec->overtaken = min(rec->overtaken + ROX_OVERTAKEN, ROX_OVERTAKEN_MOST);
+	else if (rec->overtaken)
+		rec->overtaken--;
+}
+
+bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
@@ -64,11 +103,15 @@ bool rox_recovery_gap(struct rox_qp *qp)
 		rec->distrust--;
 		return false;
 	}
+	if (rec->pausing)
+		return true;
 	if (!rec->due)
 		rec->due = rec->gap;
 	if (rec->stuck && qp->send.una == rec->stuck_at && ++rec->drops >= ROX_DROPS)
 		rec->due = ROX_GAP_ALL;
 	rec->stuck = false;
+	if (nak && rec->due != ROX_GAP_ALL && rox_recovery_pauses(qp))
+		return true;
 	qp->send.deadline = 0;
 	return true;
 }
@@ -122,6 +165,11 @@ bool rox_recovery_probe(struct rox_qp *qp)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
+	if (rec->pausing) {
+		rox_recovery_paused(qp, false);
+		rec->due = rec->gap;
+		return true;
+	}
 	if (!rec->asks)
 		return false;
 	rec->asks = false;
@@ -139,7 +187,7 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	rec->resent = false;
-	rec->stuck = una == rec->resent_to && una != qp->send.max_psn;
+	rec->stuck = una == rec->resent_to && una != qp->send.max_psn && !rec->overtaken;
 	rec->stuck_at = una;
 	if (rec->stuck) {
 		rec->gap = min(2 * rec->gap, ROX_GAP_MOST);
@@ -157,6 +205,8 @@ void rox_recovery_progress(struct rox_qp *qp, u32 una)
 
 	rec->probes = 0;
 	rec->waited = 0;
+	if (unlikely(rec->pausing))
+		rox_recovery_paused(qp, true);
 	if (unlikely(rec->resent) && rox_psn_diff(una, rec->resent_to) >= 0)
 		rox_recovery_answered(qp, una);
 	if (!rec->timed_at || rox_psn_diff(una, rec->timed_psn) < 0)

@@ -53,14 +53,21 @@ static u32 rox_window_room(const struct rox_qp *qp)
 	return used < window ? window - used : 0;
 }
 
-/* A SEND beyond the peer's credits goes out only when nothing else is under way. */
+/*
+ * A SEND beyond the peer's credits goes out only when nothing else is under way. One of which
+ * something is acknowledged has its receive, for all that the credits do not count it any
+ * more; and one that was begun goes on if nothing is out that asks for an ACK.
+ */
 static bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	const struct rox_send *send = &qp->send;
 
 	if (!send->credits_valid || wqe->opcode == IB_WR_RDMA_WRITE || rox_wqe_is_answered(wqe))
 		return true;
-	return rox_psn_diff(wqe->ssn, send->lsn) <= 0 || send->una == send->psn;
+	if (rox_psn_diff(wqe->ssn, send->lsn) <= 0 || send->una == send->psn)
+		return true;
+	return ((send->una - wqe->first_psn - 1) & ROX_PSN_MASK) < wqe->npkts ||
+	       (wqe->sent && rox_psn_diff(send->asked, send->una) <= 0);
 }
 
 /* In SQD only WQEs that were begun go on; so do they after a go-back. */
@@ -81,7 +88,8 @@ static bool rox_reads_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	const struct rox_send *send = &qp->send;
 
-	if (rox_wqe_is_answered(wqe) && send->rd_atomic >= qp->attr.max_rd_atomic)
+	/* Where it was set to 0 later, what was begun is still finished. */
+	if (rox_wqe_is_answered(wqe) && send->rd_atomic >= max(qp->attr.max_rd_atomic, 1))
 		return false;
 	return wqe->sent || !(wqe->flags & IB_SEND_FENCE) || !send->rd_atomic;
 }
@@ -209,6 +217,23 @@ static u32 rox_run_follow(const struct rox_qp *qp, const struct rox_swqe *wqe, i
 				max(rox_ring_pending(&qp->sq), 0));
 }
 
+/*
+ * Does the last packet of @b ask for an ACK? At the end of a message, after as many packets
+ * as make a whole burst, and if no other ACK is due. What is sent in small pieces, as small
+ * ACKs let it, would bring about ACKs as small again if each of them asked.
+ */
+static bool rox_burst_asks(const struct rox_qp *qp, const struct rox_swqe *wqe,
+			   const struct rox_burst *b)
+{
+	const struct rox_send *send = &qp->send;
+
+	if (!rox_is_rc(qp))
+		return false;
+	return wqe->sent + b->npkts == wqe->npkts || rox_psn_diff(b->psn, send->max_psn) < 0 ||
+	       rox_psn_diff(send->asked, send->una) <= 0 ||
+	       rox_psn_diff(b->psn, send->asked) + b->npkts >= ROX_BURST_BYTES / qp->mtu;
+}
+
 /* SEND and WRITE: as many packets as a burst takes, and no more than @most. */
 static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most,
 			    u32 follow)
@@ -220,7 +245,7 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, 
 	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
 	b.npkts = min3(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu, most);
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
-	b.ackreq = rox_is_rc(qp);
+	b.ackreq = rox_burst_asks(qp, wqe, &b);
 	b.follow = follow;
 	b.more = follow && rox_is_rc(qp);
 	err = rox_send_pages(qp, wqe, index, offset, b.len);
@@ -235,6 +260,8 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, 
 		rox_send_iter_end(qp);
 		return err;
 	}
+	if (b.ackreq)
+		qp->send.asked = rox_psn_add(b.psn, b.npkts);
 	wqe->sent += b.npkts;
 	return 0;
 }

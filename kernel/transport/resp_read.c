@@ -111,8 +111,6 @@ static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn
 {
 	struct rox_read_job *job = &qp->recv.read;
 
-	/* The responses acknowledge what came before. */
-	qp->recv.ack_due = false;
 	job->active = true;
 	job->odp = odp;
 	job->psn = pkt->bth.psn;
@@ -127,11 +125,13 @@ static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn
 		rox_xrc_read_begin(qp);
 }
 
+/* For a request in its turn, whose answer acknowledges what came before. */
 static struct rox_rd_res *rox_res_new(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res = &recv->res[recv->res_head];
 
+	recv->ack_due = false;
 	recv->res_head = (recv->res_head + 1) % recv->num_res;
 	res->kind = pkt->info->kind;
 	res->first_psn = pkt->bth.psn;
@@ -165,12 +165,11 @@ enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 
 /* ---- ATOMIC ---- */
 
-/* The one packet that answers @res, and acknowledges what came before. */
+/* The one packet that answers @res. */
 static void rox_res_reply(struct rox_qp *qp, const struct rox_rd_res *res, u8 opcode)
 {
 	struct rox_burst b;
 
-	qp->recv.ack_due = false;
 	rox_burst_init(qp, &b, res->first_psn);
 	b.op_first = opcode;
 	b.ext.aeth.syndrome = rox_ack_syndrome(qp);
@@ -309,13 +308,15 @@ enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *
 
 /* ---- duplicates ---- */
 
+/* The newest: PSNs come again, and what is kept has no age. */
 static struct rox_rd_res *rox_res_find(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res;
 	u32 i;
 
-	for (i = 0; i < qp->recv.num_res; i++) {
-		res = &qp->recv.res[i];
+	for (i = 1; i <= recv->num_res; i++) {
+		res = &recv->res[(recv->res_head + recv->num_res - i) % recv->num_res];
 		if (res->kind == pkt->info->kind &&
 		    ((pkt->bth.psn - res->first_psn) & ROX_PSN_MASK) < res->npkts)
 			return res;

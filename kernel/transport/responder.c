@@ -5,12 +5,23 @@
  */
 #include "internal.h"
 
-/* @psn has come, or lies here, and the expected one is missing. */
-static void rox_gap(struct rox_qp *qp, u32 psn)
+static void rox_gap_nak(struct rox_qp *qp)
+{
+	qp->recv.nak_due = false;
+	rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_PSN_SEQ, qp->recv.epsn);
+}
+
+/*
+ * @pkt has come, or lies here, and the expected one is missing. It may be in what
+ * this run has yet to look at: the network has changed their order.
+ */
+static void rox_gap(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	qp->recv.nak_sent = true;
-	qp->recv.ooo_psn = psn;
-	rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_PSN_SEQ, qp->recv.epsn);
+	qp->recv.ooo_psn = pkt->bth.psn;
+	qp->recv.nak_due = true;
+	if (pkt->burst)
+		rox_gap_nak(qp);
 }
 
 /*
@@ -27,7 +38,7 @@ static void rox_out_of_sequence(struct rox_qp *qp, const struct rox_pkt *pkt)
 
 	rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
 	if (!recv->nak_sent || (back && early != ROX_EARLY_KEPT))
-		rox_gap(qp, pkt->bth.psn);
+		rox_gap(qp, pkt);
 	else
 		recv->ooo_psn = pkt->bth.psn;
 }
@@ -139,7 +150,7 @@ static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 	case ROX_V_DROP:
 		/* The sender need not repeat what lies here, and then nobody misses this one. */
 		if (!RB_EMPTY_ROOT(&recv->early))
-			rox_gap(qp, pkt->bth.psn);
+			rox_gap(qp, pkt);
 		break;
 	default:
 		rox_refuse(qp, v);
@@ -168,6 +179,7 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	rox_established(qp);
 	recv->nak_sent = false;
+	recv->nak_due = false;
 	v = rox_execute(qp, pkt);
 	if (unlikely(v))
 		rox_rc_verdict(qp, pkt, v);
@@ -276,6 +288,19 @@ void rox_recv_purge(struct rox_qp *qp)
 	rox_side_purge(&qp->recv.side);
 }
 
+/* What is due at the end of a run. Before the answer to a READ it would call it lost. */
+static void rox_recv_answer(struct rox_qp *qp)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	if (recv->read.active)
+		return;
+	if (unlikely(recv->nak_due))
+		rox_gap_nak(qp);
+	else if (recv->ack_due)
+		rox_ack_send(qp);
+}
+
 /* READ responses under way, then frames. Return: true if the budget was used up. */
 static bool rox_recv_work(struct rox_qp *qp)
 {
@@ -290,8 +315,7 @@ static bool rox_recv_work(struct rox_qp *qp)
 		bursts = rox_recv_frame(qp, bursts);
 	rox_recv_iter_end(qp);
 	if (rox_can_receive(qp)) {
-		if (recv->ack_due)
-			rox_ack_send(qp);
+		rox_recv_answer(qp);
 		return (recv->read.active || recv->rx.skb || rox_early_due(qp) ||
 			!skb_queue_empty(&recv->side.rxq)) && !rox_fault_busy(&recv->side);
 	}

@@ -110,6 +110,7 @@ void rox_send_flush(struct rox_qp *qp)
 	send->cur = send->tail;
 	send->psn = send->next_psn;
 	send->max_psn = send->next_psn;
+	send->asked = send->next_psn;
 	send->una = send->next_psn;
 	send->rd_atomic = 0;
 	send->waiting_rnr = false;

@@ -128,6 +128,7 @@ static void rox_rewind(struct rox_qp *qp)
 	wqe->sent = (send->una - wqe->first_psn) & ROX_PSN_MASK;
 	send->cur = send->tail;
 	send->psn = send->una;
+	send->asked = send->una;
 	send->rd_atomic = 0;
 	send->deadline = 0;
 	rox_recovery_rewound(qp);
@@ -162,7 +163,8 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 		send->retry--;
 	}
 	/* Whatever shows that una is missing, perhaps no more than that is. */
-	if ((cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_TIMEOUT) && rox_recovery_gap(qp))
+	if ((cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_TIMEOUT) &&
+	    rox_recovery_gap(qp, cause == ROX_RETRY_SEQ_NAK))
 		return;
 	rox_rewind(qp);
 }

@@ -361,3 +361,14 @@ void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request)
 	}
 	rox_side_kick(side, ROX_WORK_RUN);
 }
+
+void rox_transport_hold(void)
+{
+	this_cpu_inc(rox_cpus.depth);
+}
+
+void rox_transport_unhold(void)
+{
+	if (!this_cpu_dec_return(rox_cpus.depth))
+		rox_side_run_later();
+}

@@ -127,6 +127,7 @@ static void rox_recv_reset(struct rox_qp *qp)
 	recv->have_recv = false;
 	recv->comm_est = false;
 	recv->nak_sent = false;
+	recv->nak_due = false;
 	recv->ack_due = false;
 	recv->flushed = false;
 	recv->read.active = false;
@@ -157,6 +158,7 @@ static void rox_to_rts_first(struct rox_qp *qp)
 	send->psn = send->next_psn;
 	send->una = send->next_psn;
 	send->max_psn = send->next_psn;
+	send->asked = send->next_psn;
 	send->nak_una = U32_MAX;
 	send->window = rox_window_max(qp);
 	rox_recovery_reset(qp);
@@ -202,7 +204,9 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 		rox_retry_reset(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	WRITE_ONCE(qp->state, new_state);
+	/* The flush of a QP in SQE may have broken its CQ, and ended in ERR. */
+	if (new_state != IB_QPS_RTS || qp->state != IB_QPS_ERR)
+		WRITE_ONCE(qp->state, new_state);
 	if (new_state == IB_QPS_SQD && old != IB_QPS_SQD) {
 		qp->sq_draining = true;
 		qp->sq_drained_event = (mask & IB_QP_EN_SQD_ASYNC_NOTIFY) &&
@@ -218,29 +222,40 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 /* ---- creation and destruction ---- */
 
 /**
- * rox_transport_set_resources() - room for the answers of READs and ATOMICs
- * @qp: the QP, in a state in which none is kept (INIT), or with rox_transport_lock() held
- * @max_dest_rd_atomic: how many
+ * rox_transport_alloc_answers() - room for the answers of READs and ATOMICs
+ * @n: how many (max_dest_rd_atomic)
  *
- * Return: 0 or -ENOMEM.
+ * Return: to be given to rox_transport_swap_answers(), and to kvfree(); NULL: no memory.
  */
-int rox_transport_set_resources(struct rox_qp *qp, u32 max_dest_rd_atomic)
+struct rox_rd_res *rox_transport_alloc_answers(u32 n)
+{
+	return kvcalloc(max(n, 1U), sizeof(struct rox_rd_res), ROX_GFP_USER);
+}
+
+/**
+ * rox_transport_swap_answers() - changes how many answers are kept
+ * @qp: the QP, with rox_transport_lock() held
+ * @res: room for @n
+ * @n: how many, may be 0
+ *
+ * The newest ones stay, as far as there is room: their requests may be repeated.
+ *
+ * Return: the room that was used before, for the caller to free.
+ */
+struct rox_rd_res *rox_transport_swap_answers(struct rox_qp *qp, struct rox_rd_res *res, u32 n)
 {
 	struct rox_resp *recv = &qp->recv;
-	struct rox_rd_res *res = NULL;
+	struct rox_rd_res *old = recv->res;
+	u32 keep = min(n, recv->num_res), i, from;
 
-	if (max_dest_rd_atomic == recv->num_res)
-		return 0;
-	if (max_dest_rd_atomic) {
-		res = kvcalloc(max_dest_rd_atomic, sizeof(*res), ROX_GFP_USER);
-		if (!res)
-			return -ENOMEM;
+	for (i = 0; i < keep; i++) {
+		from = recv->res_head + recv->num_res - keep + i;
+		res[i] = old[from % recv->num_res];
 	}
-	kvfree(recv->res);
 	recv->res = res;
-	recv->num_res = max_dest_rd_atomic;
-	recv->res_head = 0;
-	return 0;
+	recv->num_res = n;
+	recv->res_head = n ? keep % n : 0;
+	return old;
 }
 
 /**

@@ -195,8 +195,11 @@ struct rox_watch {
  * @distrust: it drops what comes early, or seems to: so many NAKs more make it get all again
  * @asks: at send.deadline it is to be asked how far it is; else it is the ACK timeout
  * @resent: packets were sent again, and nothing has come that says what of them arrived
+ * @pausing: a gap is filled at send.deadline, unless it closes by itself
  * @stuck: the last answer was about @stuck_at, and that is where what was sent again had ended
  * @drops: such answers in a row, each followed by a NAK for that packet
+ * @overtaken: more gaps for which it waits like that, because some have closed by themselves
+ * @gaps: NAKs for gaps, counted while @overtaken is 0
  * @probes: times that it was asked, since there was progress
  * @waited: time that these have taken of the ACK timeout, in ns
  * @gap: packets that are sent for a gap
@@ -210,8 +213,11 @@ struct rox_recovery {
 	u8 distrust;
 	bool asks;
 	bool resent;
+	bool pausing;
 	bool stuck;
 	u8 drops;
+	u8 overtaken;
+	u8 gaps;
 	u8 probes;
 	u32 stuck_at;
 	u32 gap;
@@ -237,6 +243,7 @@ struct rox_recovery {
  * @psn: of the next packet that is sent; behind @max_psn after a go-back
  * @una: oldest PSN that is not acknowledged
  * @max_psn: the PSN after the last one ever sent
+ * @asked: the PSN after the last packet that asked for an ACK; not ahead of @una if none is due
  * @ssn: messages copied so far, as the peer's MSN counts them
  * @lsn: last message that the peer's credits allow
  * @credits_valid: the peer reports credits
@@ -269,6 +276,7 @@ struct rox_send {
 	u32 psn;
 	u32 una;
 	u32 max_psn;
+	u32 asked;
 	u32 ssn;
 	u32 lsn;
 	bool credits_valid;
@@ -357,8 +365,9 @@ struct rox_read_job {
  * @kind: enum rox_op_kind of the message under way, ROX_KIND_NONE between messages
  * @have_recv: @recv holds a receive WQE that is not completed
  * @comm_est: IB_EVENT_COMM_EST was raised, or is not due any more
- * @nak_sent: a NAK for @epsn was sent; the next only when the sender has gone
+ * @nak_sent: a NAK for @epsn was sent, or is due; the next only when the sender has gone
  *	back and lost a packet again
+ * @nak_due: it is sent at the end of the run if that has not brought @epsn
  * @ack_due: an ACK up to @epsn - 1 is owed at the end of the run
  * @flushed: in ERR: IB_EVENT_QP_LAST_WQE_REACHED was raised
  * @ooo_psn: with @nak_sent: the last PSN that came out of sequence
@@ -389,6 +398,7 @@ struct rox_resp {
 	bool have_recv;
 	bool comm_est;
 	bool nak_sent;
+	bool nak_due;
 	bool ack_due;
 	bool flushed;
 	u32 ooo_psn;
@@ -430,8 +440,9 @@ void rox_transport_lock(struct rox_qp *qp);
 void rox_transport_unlock(struct rox_qp *qp);
 void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 			  const struct ib_qp_attr *attr, int mask);
-/* Responder resources for max_dest_rd_atomic; before rox_transport_lock(). 0 or -ENOMEM. */
-int rox_transport_set_resources(struct rox_qp *qp, u32 max_dest_rd_atomic);
+/* For max_dest_rd_atomic: the first before rox_transport_lock(), the second under it. */
+struct rox_rd_res *rox_transport_alloc_answers(u32 n);
+struct rox_rd_res *rox_transport_swap_answers(struct rox_qp *qp, struct rox_rd_res *res, u32 n);
 
 /* ---- doorbells: any context ---- */
 void rox_send_doorbell(struct rox_qp *qp);
@@ -441,6 +452,13 @@ void rox_recv_doorbell(struct rox_qp *qp);
 
 /* All packets of @skb are for @qp; @request says for which side. */
 void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request);
+
+/*
+ * Between these two the sides that frames come to are not run. Then a few of them are, and
+ * the rest is left to workers: for frames that go to many QPs.
+ */
+void rox_transport_hold(void);
+void rox_transport_unhold(void);
 
 /* ---- called by net/loopback.c, bottom halves disabled and a side held ---- */
 

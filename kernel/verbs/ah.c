@@ -86,7 +86,8 @@ static struct rox_ah *rox_ah_resolve(struct ib_ah *ibah, const struct rdma_ah_at
 	struct rox_ah *ah;
 	int err;
 
-	if (!(rdma_ah_get_ah_flags(attr) & IB_AH_GRH) || !rox_dgid_ok(attr, true))
+	if (!(rdma_ah_get_ah_flags(attr) & IB_AH_GRH) || !rox_dgid_ok(attr, true) ||
+	    rdma_ah_get_sl(attr) > ROX_MAX_SL)
 		return ERR_PTR(-EINVAL);
 	ah = kzalloc(sizeof(*ah), gfp);
 	if (!ah)

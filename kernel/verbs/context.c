@@ -21,12 +21,17 @@ int rox_alloc_ucontext(struct ib_ucontext *uc, struct ib_udata *udata)
 	 * that deletes the links first. That waits for the end of dealloc, so
 	 * the reference may be given back from there.
 	 */
-	if (!try_module_get(THIS_MODULE))
-		return -ENODEV;
+	if (!try_module_get(THIS_MODULE)) {
+		err = -ENODEV;
+		goto refuse;
+	}
 	/* A program that asks for no response (not our provider) gets none. */
 	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
-	if (err)
-		module_put(THIS_MODULE);
+	if (!err)
+		return 0;
+	module_put(THIS_MODULE);
+refuse:
+	rox_ucontext_refused(uc);
 	return err;
 }
 

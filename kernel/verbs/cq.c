@@ -114,7 +114,8 @@ static void rox_cq_handle(struct tasklet_struct *tasklet)
 {
 	struct rox_cq *cq = container_of(tasklet, struct rox_cq, handling);
 
-	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (atomic_xchg(&cq->due, 0))
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 }
 
 /*
@@ -126,15 +127,24 @@ static void rox_cq_notify(struct rox_cq *cq)
 {
 	if (!cq->ibcq.comp_handler)
 		return;
-	if (cq->entry)
+	if (cq->entry) {
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
-	else
-		tasklet_schedule(&cq->handling);
+		return;
+	}
+	atomic_set(&cq->due, 1);
+	/* Before the look at whether the tasklet is scheduled. */
+	smp_mb__after_atomic();
+	tasklet_schedule(&cq->handling);
 }
 
+/* While it waits, killing takes the tasklet for scheduled: others' completions are not lost. */
 void rox_cq_settle(struct rox_cq *cq)
 {
 	tasklet_kill(&cq->handling);
+	/* It is not scheduled any more, before the look at what is due. */
+	smp_mb();
+	if (atomic_read(&cq->due))
+		tasklet_schedule(&cq->handling);
 }
 
 static enum hrtimer_restart rox_cq_late_arm(struct hrtimer *timer)
@@ -397,7 +407,7 @@ int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct rox_cq *cq = to_rox_cq(ibcq);
 
 	hrtimer_cancel(&cq->late_arm);
-	rox_cq_settle(cq);
+	tasklet_kill(&cq->handling);
 	/* `rdma resource show` may be looking at the ring. */
 	mutex_lock(&cq->resize_lock);
 	rox_rings_free(&cq->mem, cq->entry);

@@ -13,7 +13,6 @@ enum rox_attr_limits {
 	ROX_MAX_TIMEOUT		= 31,
 	ROX_MAX_RETRY		= 7,
 	ROX_MAX_RNR_TIMER	= 31,
-	ROX_MAX_SL		= 15,
 };
 
 /**
@@ -23,6 +22,7 @@ enum rox_attr_limits {
  * @mask: of @attr
  * @next: state after it
  * @path: resolved attr->ah_attr
+ * @answers: room for what attr->max_dest_rd_atomic says
  */
 struct rox_modify {
 	struct rox_qp *qp;
@@ -30,6 +30,7 @@ struct rox_modify {
 	int mask;
 	enum ib_qp_state next;
 	struct rox_path path;
+	struct rox_rd_res *answers;
 };
 
 static bool rox_modify_state_ok(const struct rox_modify *m, enum ib_qp_state cur)
@@ -132,10 +133,11 @@ static int rox_modify_prepare(struct rox_modify *m)
 	}
 	if (!(m->mask & IB_QP_MAX_DEST_RD_ATOMIC))
 		return 0;
-	err = rox_transport_set_resources(qp, m->attr->max_dest_rd_atomic);
-	if (err)
-		rox_path_destroy(&m->path);
-	return err;
+	m->answers = rox_transport_alloc_answers(m->attr->max_dest_rd_atomic);
+	if (m->answers)
+		return 0;
+	rox_path_destroy(&m->path);
+	return -ENOMEM;
 }
 
 static void rox_store_path(struct rox_modify *m)
@@ -144,7 +146,7 @@ static void rox_store_path(struct rox_modify *m)
 	struct rox_qp *qp = m->qp;
 
 	if (m->mask & IB_QP_AV) {
-		swap(qp->path, m->path);
+		rox_path_swap(&qp->path, &m->path);
 		qp->attr.ah_attr = attr->ah_attr;
 		/* The RDMA core holds the GID entry. */
 		qp->attr.ah_attr.grh.sgid_attr = NULL;
@@ -206,7 +208,7 @@ static void rox_store_reset(struct rox_modify *m)
 	qp->pkey = qp->dev->pkeys;
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
 	qp->sq_drained_event = false;
-	swap(qp->path, m->path);
+	rox_path_swap(&qp->path, &m->path);
 }
 
 /* Both sides are stopped. The QP may have failed since it was checked. */
@@ -226,6 +228,9 @@ static int rox_modify_apply(struct rox_modify *m)
 	if (!ok)
 		return -EINVAL;
 
+	if (m->mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		m->answers = rox_transport_swap_answers(qp, m->answers,
+							m->attr->max_dest_rd_atomic);
 	rox_transport_modify(qp, m->next, m->attr, m->mask);
 	if (m->next != IB_QPS_RESET)
 		return 0;
@@ -259,8 +264,9 @@ int rox_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 		rox_transport_lock(qp);
 		err = rox_modify_apply(&m);
 		rox_transport_unlock(qp);
-		/* The path that was replaced, or the one that was not used. */
+		/* What was replaced, or was not used. */
 		rox_path_destroy(&m.path);
+		kvfree(m.answers);
 	}
 	mutex_unlock(&qp->modify_lock);
 	return err;

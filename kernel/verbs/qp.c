@@ -414,7 +414,7 @@ int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	rox_qp_unpublish(qp);
 	rox_transport_destroy(qp);
-	/* After this no handler is called for its sake. */
+	/* No handler is running, or will be called, that has begun for its sake. */
 	if (ibqp->send_cq)
 		rox_cq_settle(to_rox_cq(ibqp->send_cq));
 	if (ibqp->recv_cq)

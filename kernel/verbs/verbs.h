@@ -112,6 +112,7 @@ u16 rox_gid_vlan(struct rox_dev *dev, const struct in6_addr *addr);
  * @solicited: producer index behind the last completion that counts as solicited
  * @late_arm: looks for a CQ that was armed when it was not empty, and ends @deferred
  * @handling: calls a kernel user's completion handler
+ * @due: it is to be called
  * @mod_count: moderation: completions that an event may wait for; 0 if there is none
  * @mod_period: moderation: microseconds that an event may wait
  * @deferred: completions since the one for which the event that is waiting was due
@@ -132,6 +133,7 @@ struct rox_cq {
 	u32 solicited;
 	struct hrtimer late_arm;
 	struct tasklet_struct handling;
+	atomic_t due;
 	u16 mod_count;
 	u16 mod_period;
 	u32 deferred;

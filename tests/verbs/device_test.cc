@@ -254,6 +254,19 @@ TEST_F(DeviceCore, AhWithABadPortOrGidIndexIsRefused)
     EXPECT_FALSE(Ah(ibv_create_ah(pd.get(), &attr))) << "an empty entry";
 }
 
+TEST_F(DeviceCore, AhWithAServiceLevelThatIsNoneIsRefused)
+{
+    Pd pd = alloc_pd(context.get());
+    ibv_ah_attr attr = address_of(context, context);
+    attr.sl = 15;
+    EXPECT_TRUE(Ah(ibv_create_ah(pd.get(), &attr))) << errno;
+    for (std::uint8_t sl : {16, 0xf7, 0xff}) {
+        attr.sl = sl;
+        EXPECT_FALSE(Ah(ibv_create_ah(pd.get(), &attr))) << static_cast<int>(sl);
+        EXPECT_EQ(errno, EINVAL);
+    }
+}
+
 TEST_F(DeviceCore, PdWithAnAhIsNotFreed)
 {
     Pd pd = alloc_pd(context.get());

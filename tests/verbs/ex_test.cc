@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// The extended interfaces: ibv_wr_*, ibv_cq_ex, timestamps, parent domains.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -316,6 +317,13 @@ protected:
         eventually([&] { return (result = ibv_start_poll(ex, &attr)) != ENOENT; });
         return result;
     }
+    static ibv_qp_cap capabilities(const Qp &qp)
+    {
+        ibv_qp_attr attr{};
+        ibv_qp_init_attr init{};
+        check(ibv_query_qp(qp.get(), &attr, IBV_QP_CAP, &init), "ibv_query_qp");
+        return init.cap;
+    }
     static std::uint64_t now_ns(clockid_t clock)
     {
         timespec t{};
@@ -547,6 +555,68 @@ TEST_F(CqExCore, ResizeKeepsWhatIsInTheQueue)
         EXPECT_EQ(ibv_next_poll(ex), i < 9 ? 0 : ENOENT);
     }
     ibv_end_poll(ex);
+}
+
+// ---- posting inside a poll: a place is free when the poll arrives at its completion ----
+
+TEST_F(CqExCore, FullReceiveQueueIsRefilledInsideThePoll)
+{
+    begin(kUsual);
+    const std::uint32_t depth = capabilities(*b.qp).max_recv_wr;
+    const std::uint64_t messages = 3ul * depth;
+    for (std::uint64_t i = 0; i < depth; i++)
+        b.qp->post_recv(i, {far.sge(0, 4096)});
+    ASSERT_EQ(b.qp->try_post_recv(depth, {}), ENOMEM) << "it is full";
+    for (std::uint64_t taken = 0; taken < messages;) {
+        // One by one and several at a time.
+        const std::uint64_t sent = std::min<std::uint64_t>(1 + taken % 5, messages - taken);
+        for (std::uint64_t i = 0; i < sent; i++) {
+            a.qp->post(SendWr::send({near.sge(0, 64)}).id(i));
+            ASSERT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND));
+        }
+        ASSERT_EQ(start_poll(), 0);
+        for (std::uint64_t i = 0; i < sent; i++, taken++) {
+            EXPECT_EQ(ex->wr_id, taken);
+            EXPECT_EQ(ex->status, IBV_WC_SUCCESS);
+            EXPECT_EQ(b.qp->try_post_recv(taken + depth, {far.sge(0, 4096)}), 0) << taken;
+            EXPECT_EQ(b.qp->try_post_recv(0, {}), ENOMEM) << "one place and no more";
+            EXPECT_EQ(ibv_wc_read_byte_len(ex), 64u);
+            EXPECT_EQ(ibv_next_poll(ex), i + 1 < sent ? 0 : ENOENT);
+        }
+        ibv_end_poll(ex);
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+TEST_F(CqExCore, FullSendQueueIsRefilledInsideThePoll)
+{
+    begin(kUsual);
+    b.qp = std::make_unique<Qp>(b.pd.get(), ibv_cq_ex_to_cq(ex), b.recv_cq.get());
+    a.qp = std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+    connect();
+    const std::uint64_t depth = capabilities(*b.qp).max_send_wr;
+    auto write = [&](std::uint64_t id) {
+        return b.qp->try_post(SendWr::write({far.sge(0, 64)}, remote(near)).id(id));
+    };
+    std::uint64_t posted = 0;
+    while (posted < depth)
+        ASSERT_EQ(write(posted++), 0);
+    ASSERT_EQ(write(posted), ENOMEM) << "it is full";
+    for (std::uint64_t taken = 0; taken < 4 * depth;) {
+        ASSERT_EQ(start_poll(), 0);
+        do {
+            EXPECT_EQ(ex->wr_id, taken);
+            EXPECT_EQ(ex->status, IBV_WC_SUCCESS);
+            EXPECT_EQ(ibv_wc_read_opcode(ex), IBV_WC_RDMA_WRITE);
+            taken++;
+            if (posted < 4 * depth) {
+                EXPECT_EQ(write(posted++), 0) << taken;
+                EXPECT_EQ(write(posted), ENOMEM) << "one place and no more";
+            }
+        } while (ibv_next_poll(ex) == 0 && !HasFailure());
+        ibv_end_poll(ex);
+        ASSERT_FALSE(HasFailure());
+    }
 }
 
 // ---- thread and parent domains ----

@@ -3,6 +3,7 @@
 /// Verbs are thread safe: several threads on one object.
 #include <atomic>
 #include <functional>
+#include <iostream>
 #include <set>
 
 #include "lib/pair.h"
@@ -185,6 +186,36 @@ TEST_F(ThreadCore, DeregisteringWhileThePeerReads)
             failed = true;
         }
     }
+}
+
+/// What the responder remembers of ATOMICs gets another size beneath them.
+TEST_F(ThreadCore, ChangingHowManyAnswersAreKept)
+{
+    start();
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
+    ASSERT_EQ(b.qp->move(IBV_QPS_SQD), 0);
+    std::atomic<bool> stop = false;
+    std::thread changer([&] {
+        for (std::uint8_t most = 1; !stop; most = static_cast<std::uint8_t>(most % 128 + 3)) {
+            ibv_qp_attr attr{};
+            attr.qp_state = IBV_QPS_SQD;
+            attr.max_dest_rd_atomic = most <= 128 ? most : 1;
+            EXPECT_EQ(b.qp->modify(attr, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC), 0);
+        }
+    });
+    std::uint64_t count = 0;
+    for (Deadline end(Millis(400)); !end.passed(); count++) {
+        a.qp->post(SendWr::fetch_add(near.sge(0, 8), remote(far), 1).id(count));
+        if (!is(a.send_cq.one(), count, IBV_WC_FETCH_ADD) || near.word(0) != count) {
+            ADD_FAILURE() << "number " << count << " was answered " << near.word(0);
+            break;
+        }
+    }
+    stop = true;
+    changer.join();
+    EXPECT_EQ(far.word(0), count);
+    std::cout << "# " << count << " times\n";
 }
 
 TEST_F(ThreadCore, ModifyingToErrWhileOthersPost)

@@ -4,6 +4,7 @@
 /// 9.7.3 (requests), 9.7.5.2 (AETH), 9.7.6 (what a requester does with responses), 9.9.2 (its
 /// errors).
 #include <cstring>
+#include <memory>
 
 #include "lib/requester.h"
 
@@ -321,6 +322,56 @@ TEST_F(RcRequester, CreditsLimitSends)
     line->qp.post({send(6, 6), send(7, 7)});
     EXPECT_TRUE(line->gets(message(false, psn() + 5, 6)[0]));
     EXPECT_TRUE(line->gets(message(false, psn() + 6, 7)[0]));
+}
+
+// 9.7.7.2: the limit is on messages. One that the peer has begun to receive has used up its
+// credit, and is sent to its end whatever is acknowledged meanwhile. The ACK timeout is never.
+TEST_F(RcRequester, MessageUnderWayNeedsNoCredit)
+{
+    constexpr std::uint32_t kLength = 1 << 20, kPackets = kLength / 1024;
+    vt::Params params = calm();
+    params.mtu = IBV_MTU_1024;
+    open(IBV_QPT_RC, params);
+    vt::Buffer large = end.buffer(kLength);
+    line->qp.post({send(64, 1), SendWr::send({large.sge(0, kLength)}).id(2)});
+    std::int64_t seen = 0, asked = -1;
+    while (seen <= kPackets) {
+        auto frame = peer.receive(vt::kPatience);
+        ASSERT_TRUE(frame) << "after packet " << seen << ", of which " << asked << " has asked";
+        for (; frame; frame = peer.receive(vt::kQuiet)) {
+            ASSERT_EQ(frame->packet.psn, psn_add(psn(), seen));
+            if (frame->packet.ack)
+                asked = seen;
+            seen++;
+        }
+        bool all = asked == kPackets;
+        line->send(line->ack_of(psn_add(psn(), asked), all ? 2 : 1, credit_code(0)));
+    }
+    EXPECT_TRUE(is(end.send_cq.one(), 1, IBV_WC_SEND));
+    EXPECT_TRUE(is(end.send_cq.one(), 2, IBV_WC_SEND));
+}
+
+// What is acknowledged was executed, even if it could not have been sent a second time.
+TEST_F(RcRequester, AcknowledgedIsDone)
+{
+    vt::fill(local.bytes(), 5);
+    auto gone = std::make_unique<vt::Buffer>(end.buffer(4096));
+    line->qp.post({send(10, 1), SendWr::send({gone->sge(0, 20)}).id(2)});
+    EXPECT_TRUE(line->gets(message(false, psn(), 10)[0]));
+    line->get();
+    // Code 0 is the longest wait, 655 ms.
+    line->send(line->ack_of(psn(), 0, kRnrNak));
+    gone.reset();
+    EXPECT_TRUE(line->gets(message(false, psn(), 10)[0]));
+    EXPECT_EQ(peer.drain(), 0U);
+    line->send(line->ack_of(psn() + 1, 2));
+    EXPECT_TRUE(is(end.send_cq.one(), 1, IBV_WC_SEND));
+    EXPECT_TRUE(is(end.send_cq.one(), 2, IBV_WC_SEND));
+    EXPECT_EQ(line->qp.state(), IBV_QPS_RTS);
+    line->qp.post(send(30, 3));
+    EXPECT_TRUE(line->gets(message(false, psn() + 2, 30)[0]));
+    line->send(line->ack_of(psn() + 2, 3));
+    EXPECT_TRUE(is(end.send_cq.one(), 3, IBV_WC_SEND));
 }
 
 // ---- responses with data: 9.7.6.1, 9.9.2.1 ("bad response") ----

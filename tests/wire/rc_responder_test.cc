@@ -349,7 +349,24 @@ TEST_F(RcOpcodes, OperationsThatTheQpDoesNotAllowAreInvalid)
 
 // ---- PSNs: 9.7.1, 9.7.4.1, figure "Packet Sequence Number space" ----
 
-class RcPsn : public RcResponder {};
+class RcPsn : public RcResponder {
+protected:
+    /// ATOMICs that add 10 each, from 0 on, and what they are answered.
+    void add_tens(std::uint64_t count)
+    {
+        for (std::uint64_t i = 0; i < count; i++) {
+            packets.push_back(
+                line->request(kFetchAdd, atomic_eth(target.address(), target.rkey(), 10, 0)));
+            line->msn++;
+            replies.push_back(line->from_device(
+                kAtomicAck, line->psn, aeth(line->credits(), line->msn) + atomic_ack_eth(10 * i)));
+            ASSERT_TRUE(line->answers(packets.back(), replies.back()));
+            line->psn++;
+        }
+    }
+
+    std::vector<Packet> packets, replies;
+};
 
 // 9.7.5.2, "PSN Sequence Error": one for the gap, at the PSN that is missing.
 TEST_F(RcPsn, AheadOfTheExpectedOneIsNakedOnce)
@@ -473,21 +490,29 @@ TEST_F(RcPsn, RepeatedReadOfSomethingElseIsDropped)
 // 9.7.5.1.3: a repeated ATOMIC is answered with what was saved.
 TEST_F(RcPsn, RepeatedAtomicsAreAnsweredFromWhatWasSaved)
 {
-    std::vector<Packet> packets;
-    std::vector<Packet> replies;
-    for (std::uint64_t i = 0; i < 16; i++) {
-        packets.push_back(
-            line->request(kFetchAdd, atomic_eth(target.address(), target.rkey(), 10, 0)));
-        line->msn++;
-        replies.push_back(line->from_device(
-            kAtomicAck, line->psn, aeth(line->credits(), line->msn) + atomic_ack_eth(10 * i)));
-        ASSERT_TRUE(line->answers(packets.back(), replies.back()));
-        line->psn++;
-    }
+    ASSERT_NO_FATAL_FAILURE(add_tens(16));
     for (std::size_t i = 0; i < packets.size(); i += 5)
         EXPECT_TRUE(line->answers(packets[i], replies[i]));
     EXPECT_EQ(target.word(0), 160U);
     EXPECT_TRUE(line->alive());
+}
+
+// 11.2.5.2 lets the program change in SQD how many are remembered: the newest still are.
+TEST_F(RcPsn, AnswersOutliveAChangeOfTheirNumber)
+{
+    ASSERT_NO_FATAL_FAILURE(add_tens(6));
+    ASSERT_EQ(line->qp.move(IBV_QPS_SQD), 0);
+    for (std::uint8_t most : {4, 100, 5}) {
+        SCOPED_TRACE(int(most));
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_SQD;
+        attr.max_dest_rd_atomic = most;
+        ASSERT_EQ(line->qp.modify(attr, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC), 0);
+        for (std::size_t i = 2; i < packets.size(); i++)
+            EXPECT_TRUE(line->answers(packets[i], replies[i]));
+        EXPECT_TRUE(line->ignores(packets[1]));
+    }
+    EXPECT_EQ(target.word(0), 60U);
 }
 
 // The device has promised to remember max_dest_rd_atomic of them; older ones get no wrong answer.
