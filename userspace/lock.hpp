@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * The lock of one side of a queue. Held for tens of nanoseconds, and not at all
- * for objects that their owner has promised to use from one thread at a time.
+ * Locks: that of one side of a queue, which is held for tens of nanoseconds, and
+ * not at all for objects that their owner has promised to use from one thread at
+ * a time; and one for what takes longer.
  */
 #ifndef ROX_LOCK_HPP
 #define ROX_LOCK_HPP
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
@@ -67,16 +69,32 @@ private:
     bool elided_ = false;
 };
 
+/// Held across system calls; who waits for it sleeps.
+class Mutex {
+public:
+    Mutex() = default;
+    ~Mutex() { pthread_mutex_destroy(&mutex_); }
+    Mutex(const Mutex &) = delete;
+    Mutex &operator=(const Mutex &) = delete;
+
+    void lock() { pthread_mutex_lock(&mutex_); }
+    void unlock() { pthread_mutex_unlock(&mutex_); }
+
+private:
+    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+};
+
 /// Holds a lock for a scope.
+template <typename Lock>
 class Guard {
 public:
-    explicit Guard(SpinLock &lock) : lock_(lock) { lock_.lock(); }
+    explicit Guard(Lock &lock) : lock_(lock) { lock_.lock(); }
     ~Guard() { lock_.unlock(); }
     Guard(const Guard &) = delete;
     Guard &operator=(const Guard &) = delete;
 
 private:
-    SpinLock &lock_;
+    Lock &lock_;
 };
 
 } // namespace rox

@@ -92,6 +92,7 @@ struct Qp : HeapObject {
     SendQueue sq;
     RecvQueue rq;
     Mapping map;
+    Mutex modifying; // one modify_qp() at a time, from the system call to the queues
 
     static Qp *of(ibv_qp *qp) { return object_of<Qp>(qp); }
     static Qp *of(ibv_qp_ex *qp) { return object_of<Qp>(qp); }

@@ -188,7 +188,7 @@ ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
         return nullptr;
     }
     if (const int error = rdmacore::ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access,
-                                                          &mr->vmr);
+                                                          &mr->vmr, nullptr);
         error != 0) {
         return failed(error);
     }

@@ -182,6 +182,24 @@ void purge_cqs(const ibv_qp &qp)
     }
 }
 
+/*
+ * After the kernel has put the QP into RESET and set_state() refuses posts. A
+ * program may post while it is inside a poll, so that the lock of a CQ comes before
+ * those of its queues: purging waits for the CQ with none of them held. What
+ * others poll until then frees places that nobody can post to; after it there is
+ * nothing to poll, and the queues begin anew.
+ */
+void forget_work(Qp &qp)
+{
+    purge_cqs(qp.vqp.qp);
+
+    const Guard send_guard(qp.sq.lock());
+    const Guard recv_guard(qp.rq.lock());
+
+    qp.sq.reset();
+    qp.rq.reset();
+}
+
 } // namespace
 
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr)
@@ -249,9 +267,10 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask)
     Qp *qp = Qp::of(ibqp);
     rdmacore::modify_qp_cmd cmd = {};
     const bool changes_state = (attr_mask & IBV_QP_STATE) != 0;
+    const Guard serial(qp->modifying);
 
     {
-        /* Nothing is posted while the state, and with RESET the rings, change. */
+        /* Nothing is posted while the state changes. */
         const Guard send_guard(qp->sq.lock());
         const Guard recv_guard(qp->rq.lock());
 
@@ -263,11 +282,9 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask)
             return 0;
         }
         set_state(*qp, attr->qp_state);
-        if (attr->qp_state == IBV_QPS_RESET) {
-            purge_cqs(*ibqp);
-            qp->sq.reset();
-            qp->rq.reset();
-        }
+    }
+    if (attr->qp_state == IBV_QPS_RESET) {
+        forget_work(*qp);
     }
     return 0;
 }

@@ -19,20 +19,30 @@ namespace rox {
 struct Qp;
 
 /**
- * A table of two levels over the 24 bits of a QP number. Looking up takes no
- * lock: whoever looks a number up knows that its QP is not removed meanwhile.
+ * A table of two levels over the 24 bits of a QP number. A leaf is freed with the
+ * last QP in it: numbers go round, so that a program which makes and destroys QPs
+ * for long enough would end with all leaves, 128 MiB.
  */
 class QpTable : public HeapObject {
 public:
     ~QpTable();
 
-    /// The QP, or nullptr if the number is nobody's.
+    /// The QP, or nullptr if the number is nobody's. Takes no lock: the caller knows
+    /// that a QP of this number, and so the leaf, is not removed meanwhile.
     Qp *find(uint32_t qpn) const
     {
         const Leaf *leaf = leaves_[leaf_of(qpn)].load(std::memory_order_acquire);
 
         return leaf != nullptr ? leaf->qps[qpn % leaf_size].load(std::memory_order_acquire)
                                : nullptr;
+    }
+
+    /// The same for a number of which nothing is known.
+    Qp *find_foreign(uint32_t qpn) const
+    {
+        const Guard guard(lock_);
+
+        return find(qpn);
     }
 
     /// 0 or ENOMEM.
@@ -51,7 +61,7 @@ private:
 
     static constexpr size_t leaf_of(uint32_t qpn) { return qpn / leaf_size % leaf_count; }
 
-    SpinLock lock_;
+    mutable SpinLock lock_;
     std::array<std::atomic<Leaf *>, leaf_count> leaves_;
 };
 

@@ -213,24 +213,60 @@ int CompletionQueue::why_empty()
 }
 
 /*
- * Pops the entry that the program has seen. The QP is there as long as there
- * are completions of it, see destroy_qp(). The caller holds the lock.
+ * Places that the completions of one QP free in its queues. Nobody may post to
+ * them before the kernel has the completions' own places: in a CQ that is as
+ * large as its queues, these are all that the next completions have.
  */
-void CompletionQueue::take(const rox_cqe &cqe)
-{
-    Qp *qp = qps_ != nullptr ? qps_->find(cqe.qp_num) : nullptr;
+struct CompletionQueue::Places {
+    Qp *qp = nullptr;
+    bool sent = false;
+    uint32_t sq_consumer = 0;
+    uint32_t received = 0;
 
-    if (qp != nullptr && is_send(cqe)) {
-        qp->sq.complete_to(cqe.sq_consumer);
-    } else if (qp != nullptr) {
-        qp->rq.complete_one();
+    void add(const rox_cqe &cqe)
+    {
+        if (is_send(cqe)) {
+            sent = true;
+            sq_consumer = cqe.sq_consumer;
+        } else {
+            received++;
+        }
     }
-    ring_.pop();
+};
+
+/*
+ * Whose places a completion frees; nullptr if nobody's. The QP is there as long
+ * as there are completions of it, see destroy_qp(). The caller holds the lock.
+ */
+Qp *CompletionQueue::owner(const rox_cqe &cqe) const
+{
+    if (qps_ == nullptr) {
+        return nullptr;
+    }
+    return is_send(cqe) || !has_foreign_.load(std::memory_order_relaxed)
+               ? qps_->find(cqe.qp_num)
+               : qps_->find_foreign(cqe.qp_num);
+}
+
+/* First the places of all that was popped, then those in the queues. The caller holds the lock. */
+void CompletionQueue::give_back(const Places &places)
+{
+    ring_.release();
+    if (places.qp == nullptr) {
+        return;
+    }
+    if (places.sent) {
+        places.qp->sq.complete_to(places.sq_consumer);
+    }
+    if (places.received != 0) {
+        places.qp->rq.complete(places.received);
+    }
 }
 
 int CompletionQueue::poll(std::span<ibv_wc> wcs)
 {
     const Guard guard(lock_);
+    Places places;
     int taken = 0;
 
     if (broken_) {
@@ -243,11 +279,18 @@ int CompletionQueue::poll(std::span<ibv_wc> wcs)
             break;
         }
         decode(*cqe, wc);
-        take(*cqe);
+        if (Qp *qp = owner(*cqe); qp != places.qp) {
+            if (places.qp != nullptr) {
+                give_back(places);
+            }
+            places = {.qp = qp};
+        }
+        places.add(*cqe);
+        ring_.pop();
         taken++;
     }
     if (taken != 0) {
-        ring_.release();
+        give_back(places);
     } else if (!wcs.empty() && why_empty() == EIO) {
         return -EIO;
     }
@@ -272,36 +315,46 @@ void CompletionQueue::purge(uint32_t qp_num)
     }
 }
 
+/*
+ * Takes the next completion out of the ring. From here on the program may do
+ * whatever it may do after a poll: post to the place, and, if it has promised to
+ * use one thread, destroy the QP or resize the CQ. The caller holds the lock.
+ */
+int CompletionQueue::advance()
+{
+    const rox_cqe *cqe = broken_ ? nullptr : peek();
+
+    if (cqe == nullptr) {
+        return broken_ ? EIO : why_empty();
+    }
+    current_ = *cqe;
+    ring_.pop();
+
+    Places places = {.qp = owner(current_)};
+
+    places.add(current_);
+    give_back(places);
+    return 0;
+}
+
 int CompletionQueue::start_poll()
 {
     lock_.lock();
-    current_ = broken_ ? nullptr : peek();
-    if (current_ != nullptr) {
-        return 0;
+    const int error = advance();
+
+    if (error != 0) {
+        lock_.unlock();
     }
-
-    const int error = broken_ ? EIO : why_empty();
-
-    lock_.unlock();
     return error;
 }
 
 int CompletionQueue::next_poll()
 {
-    if (current_ != nullptr) {
-        take(*current_);
-    }
-    current_ = peek();
-    return current_ != nullptr ? 0 : why_empty();
+    return advance();
 }
 
 void CompletionQueue::end_poll()
 {
-    if (current_ != nullptr) {
-        take(*current_);
-        current_ = nullptr;
-    }
-    ring_.release();
     lock_.unlock();
 }
 

@@ -100,10 +100,11 @@ public:
     /// completion of the QP is left in its CQ.
     void reset();
 
-    /// A completion was polled; the lock of the QP's CQ is held.
-    void complete_one()
+    /// @p count completions were polled; the lock of the QP's CQ is held.
+    void complete(uint32_t count)
     {
-        completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        completed_.store(completed_.load(std::memory_order_relaxed) + count,
+                         std::memory_order_release);
     }
 
     uint32_t max_sge() const { return max_sge_; }
@@ -119,12 +120,17 @@ private:
     uint32_t max_sge_ = 0;
 };
 
+struct Qp;
 class QpTable;
 
 class CompletionQueue {
 public:
     /// Whose queues get their places back when completions are polled.
     void serve(const QpTable *qps) { qps_ = qps; }
+
+    /// An XRC SRQ will complete to it. Its receives have the numbers of targets, which are not
+    /// in the table, so that nothing keeps the part of it where they would be.
+    void expect_foreign() { has_foreign_.store(true, std::memory_order_relaxed); }
 
     /// At creation and after a resize; then the caller holds lock() and arm_lock().
     void attach(const RingView &view);
@@ -149,26 +155,32 @@ public:
     void purge(uint32_t qp_num);
 
     /** @name ibv_start_poll() and so on: 0, ENOENT if there is no completion, or EIO.
-     * The lock is held from a successful start_poll() to end_poll().
+     * The lock is held from a successful start_poll() to end_poll(). The places of a
+     * completion are given back when the poll arrives at it.
      */
     ///@{
     int start_poll();
     int next_poll();
     void end_poll();
     /// The completion that the poll is at.
-    const rox_cqe &current() const { return *current_; }
+    const rox_cqe &current() const { return current_; }
     ///@}
 
 private:
-    void take(const rox_cqe &cqe);
+    struct Places;
+
+    Qp *owner(const rox_cqe &cqe) const;
+    void give_back(const Places &places);
+    int advance();
     const rox_cqe *peek() { return reinterpret_cast<const rox_cqe *>(ring_.peek()); }
     int why_empty();
 
     SpinLock lock_;
     SpinLock arm_lock_;
     ConsumerRing ring_;
-    const rox_cqe *current_ = nullptr;
+    rox_cqe current_ = {}; // a copy: its place in the ring is the kernel's again
     const QpTable *qps_ = nullptr;
+    std::atomic<bool> has_foreign_ = false;
     bool broken_ = false;
 };
 

@@ -69,6 +69,7 @@ ibv_srq *create_xrc_srq(ibv_context *context, ibv_srq_init_attr_ex *attr)
     if ((attr->comp_mask & needed) != needed || attr->xrcd == nullptr || attr->cq == nullptr) {
         return finish(nullptr, EINVAL);
     }
+    Cq::of(attr->cq)->queue.expect_foreign();
     int error = rdmacore::ibv_cmd_create_srq_ex(context, &srq->vsrq, attr, &cmd, sizeof(cmd),
                                                 resp.core(), resp.size());
 

@@ -281,13 +281,17 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *, size_t, uint64_t, int access, verbs_mr *v
     return 0;
 }
 
-int ibv_cmd_reg_dmabuf_mr(ibv_pd *pd, uint64_t, size_t, uint64_t, int fd, int access, verbs_mr *vmr)
+int ibv_cmd_reg_dmabuf_mr(ibv_pd *pd, uint64_t, size_t, uint64_t, int fd, int access, verbs_mr *vmr,
+                          ibv_command_buffer *driver)
 {
     if (const int error = FakeKernel::now->fail(__func__); error != 0) {
         return error;
     }
     if (fd < 0) {
         return EBADF;
+    }
+    if (driver != nullptr) {
+        return EINVAL;
     }
     vmr->mr.context = pd->context;
     vmr->mr.handle = FakeKernel::now->new_handle();
@@ -655,6 +659,9 @@ int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, modify_qp_cm
 
     if (const int error = kernel.fail(__func__); error != 0) {
         return error;
+    }
+    if (kernel.during_modify_qp) {
+        kernel.during_modify_qp();
     }
     fake.masks.push_back(attr_mask);
     if ((attr_mask & IBV_QP_STATE) == 0) {

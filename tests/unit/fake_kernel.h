@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -98,6 +99,7 @@ public:
     bool spoil_offer = false;      // offers rings that lie outside of their mapping
     bool refuse_mmap = false;      // offers what cannot be mapped
     std::vector<std::pair<void *, size_t>> dontfork;
+    std::function<void()> during_modify_qp; // runs in each call
 
     int fd() const { return fd_; }
 

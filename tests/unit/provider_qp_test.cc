@@ -39,7 +39,7 @@ TEST_F(ProviderQpTest, EachStateTakesWhatTheVerbsSay)
         fake(qp).sq.ctrl().consumer = fake(qp).sq.ctrl().producer;
         Qp::of(qp)->sq.complete_to(fake(qp).sq.ctrl().producer);
         for (; fake(qp).rq.waiting() != 0; fake(qp).rq.ctrl().consumer++) {
-            Qp::of(qp)->rq.complete_one();
+            Qp::of(qp)->rq.complete(1);
         }
     }
     EXPECT_EQ(ops->destroy_qp(qp), 0);

@@ -2,6 +2,7 @@
 /* The provider's XRC domains, SRQs and QPs over the fake kernel. */
 #include "qp_fixture.h"
 
+#include <array>
 #include <cerrno>
 
 namespace rox::test {
@@ -231,6 +232,34 @@ TEST_F(ProviderXrcTest, CompletionsOfForeignTargetsArePolled)
     ASSERT_EQ(ops->poll_cq(recv_cq, 1, &wc), 1);
     EXPECT_EQ(wc.wr_id, 4U);
     EXPECT_EQ(wc.qp_num, 0xabcdefU);
+}
+
+/* A CQ for the receives of an XRC SRQ and of a QP: the QP's places come back all the same. */
+TEST_F(ProviderXrcTest, SrqsCqServesQpsToo)
+{
+    ibv_srq_init_attr_ex attr = srq_attr();
+    ibv_srq *srq = ops->create_srq_ex(context, &attr);
+    ibv_qp *qp = create();
+    rox_cqe cqe = {};
+    std::array<ibv_wc, 3> wcs;
+
+    ASSERT_NE(srq, nullptr);
+    ASSERT_EQ(set_state(qp, IBV_QPS_RTS), 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        ASSERT_EQ(post_recv(qp, i), 0);
+    }
+    ASSERT_EQ(post_recv(qp), ENOMEM);
+    cqe.opcode = IBV_WC_RECV;
+    for (const uint32_t number : {0xabcdefU, qp->qp_num, 0xabcdefU}) {
+        cqe.qp_num = number;
+        kernel.cqs.at(recv_cq->handle).add(cqe);
+    }
+    fake(qp).rq.take<rox_recv_wqe>();
+    EXPECT_EQ(ops->poll_cq(recv_cq, wcs.size(), wcs.data()), 3);
+    EXPECT_EQ(post_recv(qp), 0);
+    EXPECT_EQ(post_recv(qp), ENOMEM);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+    EXPECT_EQ(ops->destroy_srq(srq), 0);
 }
 
 } // namespace

@@ -303,7 +303,7 @@ TEST_F(RecvQueueTest, PlaceIsTakenUntilItsCompletionIsPolled)
     plain.take<rox_recv_wqe>();
     wrs[0].next = nullptr;
     EXPECT_EQ(post().error, ENOMEM);
-    queue.complete_one();
+    queue.complete(1);
     EXPECT_EQ(post().error, 0);
     EXPECT_EQ(post().error, ENOMEM);
 }
@@ -459,24 +459,57 @@ TEST_F(CompletionQueueTest, StepwisePollGoesThroughAll)
     }
     ASSERT_EQ(queue.start_poll(), 0);
     EXPECT_EQ(queue.current().wr_id, 0U);
+    EXPECT_EQ(plain.waiting(), 2U); // each is taken as the poll arrives at it
     ASSERT_EQ(queue.next_poll(), 0);
     EXPECT_EQ(queue.current().wr_id, 1U);
+    EXPECT_EQ(plain.waiting(), 1U);
     ASSERT_EQ(queue.next_poll(), 0);
     EXPECT_EQ(queue.current().wr_id, 2U);
+    EXPECT_EQ(plain.waiting(), 0U);
     EXPECT_EQ(queue.next_poll(), ENOENT);
-    EXPECT_EQ(plain.waiting(), 3U); // given back only at the end
     queue.end_poll();
     EXPECT_EQ(plain.waiting(), 0U);
     EXPECT_EQ(queue.start_poll(), ENOENT);
 }
 
-TEST_F(CompletionQueueTest, EndOfAStepwisePollTakesTheOneItIsAt)
+TEST_F(CompletionQueueTest, EndOfAStepwisePollLeavesTheNextOne)
 {
     plain.add(completion(1));
     plain.add(completion(2));
     ASSERT_EQ(queue.start_poll(), 0);
+    EXPECT_EQ(plain.waiting(), 1U);
     queue.end_poll();
+    EXPECT_EQ(plain.waiting(), 1U);
     EXPECT_EQ(poll(4), Ids{2});
+}
+
+TEST_F(CompletionQueueTest, StepwisePollKeepsWhatItIsAtWhenTheKernelUsesThePlaceAgain)
+{
+    plain.add(completion(1));
+    ASSERT_EQ(queue.start_poll(), 0);
+    for (uint64_t i = 2; i < 2 + entries; i++) {
+        plain.add(completion(i));
+    }
+    EXPECT_EQ(queue.current().wr_id, 1U);
+    for (uint64_t i = 2; i < 2 + entries; i++) {
+        ASSERT_EQ(queue.next_poll(), 0);
+        EXPECT_EQ(queue.current().wr_id, i);
+    }
+    EXPECT_EQ(queue.next_poll(), ENOENT);
+    queue.end_poll();
+}
+
+TEST_F(CompletionQueueTest, CqThatBreaksDuringAStepwisePollIsEio)
+{
+    plain.add(completion(1));
+    plain.add(completion(2));
+    ASSERT_EQ(queue.start_poll(), 0);
+    queue.set_broken();
+    EXPECT_EQ(queue.next_poll(), EIO);
+    EXPECT_EQ(queue.current().wr_id, 1U);
+    queue.end_poll();
+    EXPECT_EQ(queue.start_poll(), EIO);
+    EXPECT_EQ(queue.start_poll(), EIO); // it did not keep the lock
 }
 
 TEST_F(CompletionQueueTest, StepwisePollSeesWhatComesAfterENOENT)

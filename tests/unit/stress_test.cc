@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Both ends of a ring, the queues and the locks, in several threads at once. */
 #include "lock.hpp"
+#include "objects.hpp"
 #include "plain_ring.h"
+#include "qp_table.hpp"
 #include "queue.hpp"
 
 #include <gtest/gtest.h>
@@ -11,6 +13,17 @@
 #include <chrono>
 #include <thread>
 #include <vector>
+
+/* What libibverbs has for mappings, of which there are none here. */
+int rdmacore::ibv_dontfork_range(void *, size_t)
+{
+    return 0;
+}
+
+int rdmacore::ibv_dofork_range(void *, size_t)
+{
+    return 0;
+}
 
 namespace rox::test {
 namespace {
@@ -258,6 +271,143 @@ TEST(QueueStress, PurgeDuringPollsTakesNobodyElsesCompletions)
     purger.join();
     EXPECT_EQ(polled, kept);
     EXPECT_EQ(sum, kept * (kept + 1) / 2);
+}
+
+/* A QP whose kernel completes what is posted at once. */
+struct BusyQp {
+    explicit BusyQp(uint32_t number) : qpn(number)
+    {
+        qp.sq.attach(plain.view(), depth, {.type = IBV_QPT_RC, .max_sge = 1, .max_inline = 0});
+        qp.sq.set_accepting(true);
+    }
+
+    bool post()
+    {
+        ibv_send_wr wr = {};
+        ibv_send_wr *bad = nullptr;
+
+        wr.opcode = IBV_WR_SEND;
+        return qp.sq.post(&wr, &bad).error == 0;
+    }
+
+    /* The completion of the oldest that waits. */
+    rox_cqe execute()
+    {
+        rox_cqe cqe = completion(plain.take<rox_send_wqe>().wr_id, qpn);
+
+        cqe.sq_consumer = plain.ctrl().consumer;
+        return cqe;
+    }
+
+    static constexpr uint32_t depth = 8;
+
+    uint32_t qpn;
+    PlainRing plain{depth, 128, first};
+    Qp qp;
+};
+
+/* Posters use a place as soon as it is free, and there must be room in the CQ by then. */
+TEST(QueueStress, CqAsLargeAsItsQueuesDoesNotOverflow)
+{
+    constexpr uint64_t each = 20000;
+    BusyQp qps[] = {BusyQp{1}, BusyQp{2}};
+    PlainRing plain(2 * BusyQp::depth, sizeof(rox_cqe), first);
+    std::unique_ptr<QpTable> table = make_object<QpTable>();
+    CompletionQueue queue;
+    std::atomic<uint64_t> added{0};
+    std::atomic<bool> overflow{false};
+    uint64_t polled = 0;
+
+    for (BusyQp &one : qps) {
+        ASSERT_EQ(table->insert(one.qpn, &one.qp), 0);
+    }
+    queue.attach(plain.view());
+    queue.serve(table.get());
+
+    std::thread kernel([&] {
+        for (uint64_t i = 0; added < 2 * each && !overflow; i++) {
+            BusyQp &one = qps[i % 2];
+
+            if (one.plain.waiting() == 0) {
+                sched_yield();
+                continue;
+            }
+            const rox_cqe cqe = one.execute();
+
+            if (plain.ctrl().producer - plain.view().consumer().load(std::memory_order_acquire) ==
+                2 * BusyQp::depth) {
+                overflow = true;
+            } else {
+                plain.add(cqe);
+                added++;
+            }
+        }
+    });
+    std::thread poster([&] {
+        std::array<uint64_t, 2> left = {each, each};
+
+        while (left[0] + left[1] != 0 && !overflow) {
+            const uint64_t before = left[0] + left[1];
+
+            for (size_t i = 0; i < 2; i++) {
+                left[i] -= left[i] != 0 && qps[i].post();
+            }
+            if (left[0] + left[1] == before) {
+                sched_yield();
+            }
+        }
+    });
+
+    for (uint64_t turn = 0; polled < 2 * each && !overflow; turn++) {
+        std::array<ibv_wc, 16> wcs;
+
+        if (turn % 2 == 0) {
+            polled += static_cast<uint64_t>(queue.poll(wcs));
+        } else if (queue.start_poll() == 0) {
+            do {
+                polled++;
+            } while (queue.next_poll() == 0);
+            queue.end_poll();
+        }
+    }
+    kernel.join();
+    poster.join();
+    EXPECT_FALSE(overflow) << "after " << added;
+}
+
+/* A leaf of the table comes and goes with its QPs, while receives with other numbers are polled. */
+TEST(QueueStress, ReceivesOfForeignQpsAreNobodys)
+{
+    constexpr uint32_t ours = 17;
+    constexpr uint32_t foreign = 18;
+    PlainRing plain(entries, sizeof(rox_cqe), first);
+    std::unique_ptr<QpTable> table = make_object<QpTable>();
+    CompletionQueue queue;
+    std::atomic<bool> done{false};
+    Qp qp;
+    rox_cqe cqe = completion(1, foreign);
+
+    cqe.opcode = IBV_WC_RECV;
+    queue.attach(plain.view());
+    queue.serve(table.get());
+    queue.expect_foreign();
+
+    std::thread others([&] {
+        while (!done) {
+            if (table->insert(ours, &qp) == 0) {
+                table->remove(ours);
+            }
+        }
+    });
+
+    for (uint64_t i = 0; i < 10000; i++) {
+        std::array<ibv_wc, 1> wcs;
+
+        plain.add(cqe);
+        ASSERT_EQ(queue.poll(wcs), 1);
+    }
+    done = true;
+    others.join();
 }
 
 } // namespace

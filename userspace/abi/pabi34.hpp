@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * The private interface between libibverbs and a provider, generation 34
- * (rdma-core v34 to v56), as far as rox uses it.
+ * The private interface between libibverbs and a provider, generation 34, as
+ * far as rox uses it: as rdma-core v44 to v56 have it.
+ *
+ * The number alone does not say it. v34 and v35 have other operations, before v44
+ * ibv_qp_ex has no atomic write, from v45 on it has a flush, which moves what is
+ * behind it in verbs_qp, and in v54 a function got one more argument. So the
+ * makefile refuses what is older than 44, verbs_qp is laid out by the ibv_qp_ex
+ * of the headers that we are built with, and a provider must be built again
+ * when rdma-core goes from 44 to 45 or back.
  *
  * libibverbs-dev does not install it, so it is declared here. The numbers in
  * the static_asserts were printed by a C program that was compiled against
@@ -169,9 +176,9 @@ struct verbs_qp {
     uint32_t comp_mask;
     verbs_xrcd *xrcd;
 };
-static_assert(sizeof(verbs_qp) == 368);
+static_assert(sizeof(verbs_qp) == sizeof(ibv_qp_ex) + 2 * sizeof(void *));
 static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
-static_assert(offsetof(verbs_qp, comp_mask) == 352);
+static_assert(offsetof(verbs_qp, comp_mask) == sizeof(ibv_qp_ex));
 
 struct verbs_cq {
     union {
@@ -342,6 +349,9 @@ static_assert(sizeof(ib_uverbs_create_srq_resp) == 16);
 static_assert(sizeof(ib_uverbs_ex_create_qp_resp) == 40);
 static_assert(sizeof(ib_uverbs_ex_query_device_resp) == 304);
 
+/// Attributes of our own for an ioctl; rox has none.
+struct ibv_command_buffer;
+
 /// Levels of __verbs_log().
 enum log_level : uint32_t {
     LOG_ERR = 1,
@@ -377,8 +387,12 @@ int ibv_cmd_dealloc_pd(ibv_pd *pd);
 int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
                    verbs_mr *vmr, reg_mr_cmd *cmd, size_t cmd_size, ib_uverbs_reg_mr_resp *resp,
                    size_t resp_size);
+/*
+ * @driver came with v54. Older ones do not look at it: in the calling conventions
+ * of C that rox runs on, an argument too many is the caller's to clear away.
+ */
 int ibv_cmd_reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-                          int access, verbs_mr *vmr);
+                          int access, verbs_mr *vmr, ibv_command_buffer *driver);
 int ibv_cmd_dereg_mr(verbs_mr *vmr);
 int ibv_cmd_rereg_mr(verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
                      int access, ibv_pd *pd, rereg_mr_cmd *cmd, size_t cmd_size,
