@@ -171,8 +171,11 @@ def full():
                         for size in (2, 4 * KIB, MIB)),
                       *cpu("pair", ["rox", "rxe"])],
              pair=True, budget=300, rounds=(2, 5), mem=1536),
-        Boot("lossy", [*lossy("pair"), *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
-             pair=True, seconds=3, budget=280, rounds=(1, 3), mem=1536),
+        Boot("lossy", [*lossy("first"), *lossy("first", ["1 ms", "1 ms, 1 % lost"], frames=True)],
+             seconds=3, budget=280, rounds=(1, 3)),
+        Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),
+                     *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
+             pair=True, seconds=3, budget=90, rounds=(1, 3), mem=1536),
         Boot("scale", scale(), mem=6144, budget=240, rounds=(1, 4)),
     ]
 

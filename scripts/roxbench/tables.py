@@ -5,6 +5,7 @@ from .stats import PEERS, is_less_better
 
 NAMES = {"rox": "rox", "rxe": "rdma_rxe", "siw": "siw", "tcp": "TCP", "limit": "limit"}
 SETTINGS = {"loop": "One device", "veth": "Two namespaces over veth, MTU 9000",
+            "first": "Both ends of a veth pair in one namespace, MTU 9000",
             "pair": "Two guests over virtio-net, MTU 9000"}
 UNITS = (("_lat", "us"), ("getppid", "us"), ("_each", "us"), ("_cpu", "s/GiB"),
          ("_memory", "KiB"), ("reg_", "ms"), ("connections", "/s"))

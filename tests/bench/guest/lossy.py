@@ -49,6 +49,8 @@ def goodput(ends, peer, what, seconds):
     before = counters(ends[1]) if peer == "rox" else {}
     tool = dict(what, test="write_bw", options=["-D", str(seconds), "-f", "1"])
     sample = {"value": perftest(ends, peer, tool, None)[3]}
+    if not sample["value"]:
+        raise Failed("perftest measured nothing")
     if before:
         after = counters(ends[1])
         sample["counters"] = {name: after[name] - before[name] for name in COUNTERS}

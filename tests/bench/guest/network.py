@@ -116,49 +116,93 @@ class OneGuest:
         pass
 
 
-class TwoGuests:
-    """The setting "pair": one netdev each, so that only one peer is there at a time."""
+class OneAtATime:
+    """One netdev for each end, so that only one peer is there at a time: rdma_rxe holds rox' UDP
+    port as long as it is loaded, and the other way round."""
 
-    def __init__(self, peers, siw, remote, address, other, netdev):
-        self.sides = [remote, Local()]
-        self.ends = [End(remote, other, None), End(self.sides[1], address, None)]
-        self.netdev = netdev
+    def __init__(self, ends, netdevs, siw):
+        self.ends = ends
+        self.joined = netdevs
         self.siw = siw
         self.present = None
-        self.peers = peers
-        for side in self.sides:
-            side.run("modprobe", "-a", "ib_uverbs", "rdma_ucm")
+        for end in ends:
+            end.side.run("modprobe", "-a", "ib_uverbs", "rdma_ucm")
 
     def pair(self, _setting, peer):
         if peer != self.present:
             self.leave()
             if peer != "tcp":
                 self.enter(peer)
-        return tuple(self.ends)
+        return self.ends
 
     def netdevs(self, _peer):
-        return self.netdev, self.netdev
+        return self.joined
+
+    def device(self, _number, peer):
+        """What the RDMA device of an end is called."""
+        return f"{peer}0"
 
     def enter(self, peer):
-        netdevs = [self.netdev, self.netdev]
-        for end, netdev in zip(self.ends, netdevs):
+        for number, (end, netdev) in enumerate(zip(self.ends, self.joined)):
             insert(end.side, peer, self.siw)
-            end.device = f"{peer}0"
+            end.device = self.device(number, peer)
             add_link(end.side, peer, end.device, netdev)
         self.present = peer
 
     def leave(self):
-        """rdma_rxe holds rox' UDP port as long as it is loaded, and the other way round."""
         if self.present:
             for end in self.ends:
                 end.side.run("rdma", "link", "delete", end.device)
-                end.side.run("modprobe", "-r", MODULE.get(self.present, "siw"))
                 end.device = None
+            for end in self.ends:
+                end.side.run("modprobe", "-r", MODULE.get(self.present, "siw"))
         self.present = None
 
     def others_cpu(self):
-        return self.sides[0].cpu_seconds()
+        return 0.0
 
     def close(self):
         self.leave()
-        self.sides[0].stop()
+
+
+class FirstNamespace(OneAtATime):
+    """The setting "first": both ends of a veth pair in the first namespace, as rdma_rxe knows no
+    other. What is sent to the other end's address goes over the wire, although it is local."""
+
+    def __init__(self, siw):
+        netdevs, addresses = ("first0", "first1"), ("10.0.9.1", "10.0.9.2")
+        run("modprobe", "veth")
+        run("ip", "link", "add", netdevs[0], "mtu", MTU, "type", "veth",
+            "peer", "name", netdevs[1], "mtu", MTU)
+        run("ip", "rule", "add", "pref", "100", "lookup", "local")
+        run("ip", "rule", "delete", "pref", "0")
+        for netdev, address in zip(netdevs, addresses):
+            run("ip", "address", "add", f"{address}/32", "dev", netdev)
+            run("ip", "link", "set", netdev, "up")
+            run("sysctl", "-q", f"net.ipv4.conf.{netdev}.accept_local=1",
+                f"net.ipv4.conf.{netdev}.rp_filter=0", "net.ipv4.conf.all.rp_filter=0")
+        for i, netdev in enumerate(netdevs):
+            other, table = addresses[1 - i], str(1001 + i)
+            with open(f"/sys/class/net/{netdevs[1 - i]}/address", encoding="ascii") as file:
+                mac = file.read().strip()
+            run("ip", "neighbour", "replace", other, "lladdr", mac, "dev", netdev, "nud", "permanent")
+            run("ip", "route", "add", other, "dev", netdev, "src", addresses[i], "table", table)
+            run("ip", "rule", "add", "pref", str(10 + i), "iif", "lo", "to", other, "lookup", table)
+        super().__init__(tuple(End(Local(), address) for address in addresses), netdevs, siw)
+
+    def device(self, number, peer):
+        return f"{peer}{number}"
+
+
+class TwoGuests(OneAtATime):
+    """The setting "pair": each end in a guest of its own."""
+
+    def __init__(self, siw, remote, address, other, netdev):
+        super().__init__((End(remote, other), End(Local(), address)), (netdev, netdev), siw)
+
+    def others_cpu(self):
+        return self.ends[0].side.cpu_seconds()
+
+    def close(self):
+        super().close()
+        self.ends[0].side.stop()
