@@ -43,6 +43,10 @@ ONLY_BUILT = {"kunit"}
 LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e"), ("interop", "vm")}
 # Of these, the cases that take longest (tests/cases.sh) run on that kernel only, too.
 BRIEF_BEFORE = {"apps", "life", "pair", "verbs"}
+# What libibverbs finds in the guests (scripts/roxvm/guest/stage2), and who has all that rdma-core
+# brings, as users do.
+PROVIDERS = "rox rxe siw"
+ALL_PROVIDERS = {"stacks"}
 # A kernel that checks every access is slow.
 PATIENCE = {"debug": 3, "uml": 2}
 
@@ -108,7 +112,7 @@ def command_of(group, where, seconds, memory, kernel):
 
 def environment(options, kernels):
     stock = " ".join(kernel for kernel in kernels if kernel not in BUILT)
-    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=stock)
+    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=stock, ROX_VM_PROVIDERS=PROVIDERS)
     values.pop("ROX_QUICK", None)
     if options.quick:
         values["ROX_QUICK"] = "1"
@@ -224,6 +228,8 @@ def all_runs(options, kernels, builder):
                 command = command_of(group, where, limit, memory, kernel)
                 if group in BRIEF_BEFORE and not alone and kernel != last:
                     command = ["env", "ROX_BRIEF=1", *command]
+                if group in ALL_PROVIDERS:
+                    command = ["env", "ROX_VM_PROVIDERS=", *command]
                 yield Run(label, command, limit, ready.get(kernel))
 
 

@@ -26,6 +26,8 @@ BAD = re.compile("|".join((
 HARMLESS = re.compile("|".join((
     r"RAS: ", r"KASAN: .*enabled", r"UBSAN: .*enabled",
     r"Command line: ", r"Kernel command line: ",
+    # A page fault that an injected failure leaves without memory, and that Linux repeats.
+    r"VM_FAULT_OOM leaked out to the #PF handler",
     # A program's own fault, which its exit status tells; it says "general protection fault", too.
     r"\btraps: .* ip:\S+ sp:\S+ error:\S+ in (?!lib(rox|ibverbs))",
 )))
