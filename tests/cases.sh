@@ -6,7 +6,8 @@
 #   TIER SECONDS [-m BYTES] SERVER COMMAND [:: CLIENT COMMAND]
 #
 #   TIER     q: the core, run by `make check-quick` too; f: the full run only; l: the full run only,
-#            and not in a brief one (ROX_BRIEF in the environment), for what takes longest
+#            and not in a brief one (ROX_BRIEF in the environment), for what takes longest; w: as l,
+#            but not on one device, where a like case runs
 #   SECONDS  the time limit of each side
 #   BYTES    the payload that the devices must have sent between them when both have ended
 #   A SERVER COMMAND that begins with -k belongs to a server that never ends by itself.
@@ -168,7 +169,8 @@ case_table() {
 	while read -r -u 9 tier seconds command; do
 		[[ -n $tier && $tier != \#* ]] || continue
 		[[ $wanted == f || $tier == q ]] || continue
-		[[ $tier != l || -z ${ROX_BRIEF:-} ]] || continue
+		[[ $tier != [lw] || -z ${ROX_BRIEF:-} ]] || continue
+		[[ $tier != w || $prefix != "one device" ]] || continue
 		[[ "$prefix: $command" == *$pattern* ]] || continue
 		read -r -a words <<<"$command"
 		start=${EPOCHREALTIME/./}

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <functional>
 #include <set>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include <fcntl.h>
@@ -126,16 +128,12 @@ int dealloc_mw(ibv_mw *mw)
 
 TEST_F(FaultTest, Opening)
 {
-    int count = 0;
-    ibv_device **list = vt::need(ibv_get_device_list(&count), "ibv_get_device_list");
-    ibv_device **device = list;
-    while (*device && vt::device_a() != ibv_get_device_name(*device))
-        device++;
-    ASSERT_NE(*device, nullptr);
     clear_.insert(ENOENT); // of libibverbs, which looks elsewhere for a file that does not open
+    // With one open, nothing is allocated for the control group's share: Linux loses a reference
+    // on the task (as rox_ucontext_refused() has it) where that fails, whoever the driver is.
+    vt::Context other(vt::device_a());
     each_object<ibv_context>(
-        "open", [&] { return ibv_open_device(*device); }, ibv_close_device);
-    ibv_free_device_list(list);
+        "open", [&] { return ibv_open_device(other.get()->device); }, ibv_close_device);
 }
 
 TEST_F(FaultTest, Objects)
@@ -263,9 +261,21 @@ TEST_F(FaultTest, Multicast)
     group.raw[10] = group.raw[11] = 0xff;
     group.raw[12] = 239;
     group.raw[15] = 7;
+    // The bytes of the address, as this machine reads them. The IP layer does not say that it had
+    // no memory for it.
+    auto joined = [] {
+        std::ifstream groups("/proc/net/igmp");
+        std::stringstream all;
+        all << groups.rdbuf();
+        return all.str().find("070000EF") != std::string::npos;
+    };
     each(
         "attach_mcast", [&] { return ibv_attach_mcast(qp.get(), &group, 0); },
-        [&] { ASSERT_EQ(ibv_detach_mcast(qp.get(), &group, 0), 0); });
+        [&] {
+            EXPECT_TRUE(joined());
+            ASSERT_EQ(ibv_detach_mcast(qp.get(), &group, 0), 0);
+            EXPECT_FALSE(joined());
+        });
 }
 
 /// Faults of the data path are losses: each transfer arrives all the same.

@@ -4,6 +4,7 @@
 /// end. Whatever it says, it harms its own objects only, and nothing is left when it has ended.
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +17,9 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -238,6 +242,64 @@ TEST_F(UverbsTest, KilledAmongTheCommandsOfSeveralThreads)
         std::this_thread::sleep_for(vt::Millis(100 + chance.below(300)));
         vt::kill_child(child);
     }
+}
+
+/// Asks for a context as no library does: what the driver answers goes to @p response.
+bool get_context(int fd, std::uint64_t response)
+{
+    constexpr std::size_t kSize = sizeof(ib_uverbs_ioctl_hdr) + 2 * sizeof(ib_uverbs_attr);
+    alignas(ib_uverbs_ioctl_hdr) std::array<std::byte, kSize> request{};
+    auto *header = reinterpret_cast<ib_uverbs_ioctl_hdr *>(request.data());
+    header->length = kSize;
+    header->object_id = UVERBS_OBJECT_DEVICE;
+    header->method_id = UVERBS_METHOD_GET_CONTEXT;
+    header->num_attrs = 2;
+    header->driver_id = ROX_DRIVER_ID;
+    std::uint32_t comp_vectors = 0;
+    header->attrs[0].attr_id = UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS;
+    header->attrs[0].len = sizeof(comp_vectors);
+    header->attrs[0].data = reinterpret_cast<std::uintptr_t>(&comp_vectors);
+    header->attrs[1].attr_id = UVERBS_ATTR_UHW_OUT;
+    header->attrs[1].len = sizeof(rox_alloc_ucontext_resp);
+    header->attrs[1].data = response;
+    return ioctl(fd, RDMA_VERBS_IOCTL, header) == 0;
+}
+
+/// Those that the kernel keeps, also of processes that have ended.
+long task_structs()
+{
+    std::ofstream("/sys/kernel/slab/task_struct/shrink") << 1 << std::flush; // KASAN keeps some
+    std::ifstream caches("/proc/slabinfo");
+    for (std::string line; std::getline(caches, line);) {
+        long active = 0;
+        if (std::sscanf(line.c_str(), "task_struct %ld", &active) == 1)
+            return active;
+    }
+    vt::fail("no task_struct in /proc/slabinfo");
+}
+
+TEST_F(UverbsTest, RefusedContextKeepsNoTask)
+{
+    constexpr int kTries = 60;
+    vt::Context context(vt::device_a());
+    std::string path = std::string("/dev/infiniband/") + context.get()->device->dev_name;
+    context.close();
+
+    auto ask = [&](std::uint64_t response) {
+        return vt::wait_for(vt::in_child([&] {
+            int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+            if (fd < 0)
+                return 3;
+            return get_context(fd, response) ? 0 : errno == EFAULT ? 1 : 2;
+        }));
+    };
+    rox_alloc_ucontext_resp response{};
+    ASSERT_EQ(ask(reinterpret_cast<std::uintptr_t>(&response)), 0);
+    long before = task_structs();
+    for (int i = 0; i < kTries; i++)
+        ASSERT_EQ(WEXITSTATUS(ask(8)), 1);
+    EXPECT_TRUE(vt::eventually([&] { return task_structs() < before + kTries / 2; }))
+        << before << " before, " << task_structs() << " now";
 }
 
 // ---- mappings ----

@@ -56,9 +56,13 @@ log_check() {
 	[[ -z $new ]] || fail "in the kernel log: $new"
 }
 
+exec {life_output}>&1
+
 # Lines "cache objects objects-per-slab", for those caches that hold the driver's kind of objects.
 memory_now() {
 	local shrink
+	# The console gives back the buffers of what was printed before only when more is.
+	echo "# memory" >&"$life_output"
 	echo 3 >/proc/sys/vm/drop_caches
 	for shrink in /sys/kernel/slab/kmalloc-*/shrink; do echo 1 >"$shrink"; done
 	awk '$1 ~ /^kmalloc-/ { print $1, $2, $5 }' /proc/slabinfo
@@ -117,6 +121,11 @@ active_mtu_is() {
 	in1 ibv_devinfo -d "$ROX1" | grep -q "active_mtu:[[:space:]]*$1 "
 }
 
+# Deletes a link that is there; one whose netdev is gone goes by itself, perhaps just now.
+link_leaves() {
+	rdma_gone "$1" || run_limited 10 rdma link delete "$1" || rdma_gone "$1"
+}
+
 # Without a namespace's name this is about the first one.
 netdev_gone() {
 	! ip ${1:+-n "$1"} link show dev "$2" >/dev/null 2>&1
@@ -142,7 +151,7 @@ stage_set() {
 stage_clear() {
 	local status=0 name
 	for name in "$ROX1" "$ROX2"; do
-		rdma_gone "$name" || run_limited 10 rdma link delete "$name" || status=1
+		link_leaves "$name" || status=1
 	done
 	netdev_gone "$NS1" "$DEV1" || netdev_delete "$NS1" "$DEV1" || status=1
 	for name in "$NS1" "$NS2"; do
@@ -195,7 +204,7 @@ traffic_kill() {
 traffic_ends() {
 	local pid=$1 wanted=$2 status=0
 	if ! soon $((20 * ROX_PATIENCE)) process_gone "$pid"; then
-		echo "the process $pid does not end: $(ps -o stat=,wchan:30= -p "$pid")"
+		echo "the process $pid does not end: $(ps -o "stat,${PS_WCHAN}time" -p "$pid" | tail -n 1)"
 		traffic_print
 		kill -9 "$pid"
 		return 1

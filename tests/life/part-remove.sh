@@ -7,16 +7,21 @@
 REMOVE_TIMES=${ROX_REMOVE_TIMES:-$((LIFE_TIMES > 30 ? LIFE_TIMES / 30 : 1))}
 REMOVE_CONNECTIONS=8
 
+# ROX_REMOVE_KINDS= and ROX_SURVIVE_KINDS= are some of these, or none.
+remove_kinds="veth link namespace other_namespace both_links netdev_moved namespace_left module_busy"
+survive_kinds="flap carrier_flap mtu address"
+
 part_remove() {
-	local what
+	local what survive_times=$((REMOVE_TIMES > 3 ? REMOVE_TIMES : 2))
 	tap_run "the first removal" remove_times 1 remove_veth
 	memory_now >"$ROX_TMP/memory.before"
-	for what in veth link namespace other_namespace both_links netdev_moved module_busy; do
+	for what in ${ROX_REMOVE_KINDS-$remove_kinds}; do
 		tap_run "in mid-transfer, $REMOVE_TIMES times: ${what//_/ }" \
 			remove_times $REMOVE_TIMES "remove_$what"
 	done
-	for what in flap carrier_flap mtu address; do
-		tap_run "in mid-transfer, survived: ${what//_/ }" remove_times 2 "survive_$what"
+	for what in ${ROX_SURVIVE_KINDS-$survive_kinds}; do
+		tap_run "in mid-transfer, $survive_times times, survived: ${what//_/ }" \
+			remove_times $survive_times "survive_$what"
 	done
 	tap_run "kernel memory after the removals" memory_settles "$ROX_TMP/memory.before" $((8 * REMOVE_TIMES))
 	tap_run "the module unloads" module_unload
@@ -41,7 +46,7 @@ remove_times() {
 traffic_start_either() {
 	local options=()
 	((RANDOM % 2)) || options=(-e)
-	traffic_start "${options[@]}" -q $REMOVE_CONNECTIONS && random_sleep 50
+	traffic_start "$@" "${options[@]}" -q $REMOVE_CONNECTIONS && random_sleep 50
 }
 
 remove_veth() {
@@ -83,8 +88,20 @@ remove_netdev_moved() {
 	ip netns add life-other && traffic_start_either &&
 		run_limited 8 ip -n "$NS1" link set "$DEV1" netns life-other &&
 		traffic_ends "$server" 4 && traffic_ends "$client" '3|4' &&
-		rdma_gone "$ROX1" && netdev_delete life-other "$DEV1" || status=1
+		soon 10 rdma_gone "$ROX1" && netdev_delete life-other "$DEV1" || status=1
 	ip netns delete life-other
+	return $status
+}
+
+# The netdev leaves its namespace, which ends while the device is being removed, and takes its IPv6
+# routes along. The processes run in the first one.
+remove_namespace_left() {
+	local home=$OTHER_NS status=0
+	OTHER_NS=$NS1
+	traffic_start_either -6 && run_limited 8 ip -n "$home" link set "$DEV2" netns 1 &&
+		ip netns delete "$home" && traffic_ends "$client" 4 && traffic_ends "$server" '3|4' &&
+		soon 10 rdma_gone "$OTHER_ROX" && run_limited 8 ip link delete "$DEV2" || status=1
+	OTHER_NS=$home
 	return $status
 }
 

@@ -3,7 +3,8 @@
 #
 # A mixed load on many queue pairs (tests/soak), and what it has to survive, again and again: faults of
 # the network, addresses, CPUs that go and come back, tasks that are frozen, attempts to unload.
-# ROX_SHAKE_TIMES=N times each; tests/soak/run takes the same faults by chance.
+# ROX_SHAKE_TIMES=N times each, ROX_SHAKE_FAULTS="mtu cpu" only these; tests/soak/run takes the same
+# faults by chance.
 
 MIX=${ROX_BUILD:-build}/tests/soak/mix
 SHAKE_TIMES=${ROX_SHAKE_TIMES:-1}
@@ -19,7 +20,7 @@ part_shake() {
 	memory_now >"$ROX_TMP/memory.before"
 	log_mark
 	tap_run "a mixed load" mix_start 86400
-	for fault in $shake_faults; do
+	for fault in ${ROX_SHAKE_FAULTS:-$shake_faults}; do
 		process_gone "$mix" && break
 		shake_can "$fault" || { tap_skip "under a mixed load: $fault" "not in this kernel"; continue; }
 		tap_run "under a mixed load, $SHAKE_TIMES times: ${fault//_/ }" \

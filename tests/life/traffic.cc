@@ -60,7 +60,7 @@ struct Arguments {
 
 int usage()
 {
-    std::cerr << "usage: traffic once|serve|connect [-m messages] [-e] [-t timeout] "
+    std::cerr << "usage: traffic once|serve|connect [-m messages] [-6] [-e] [-t timeout] "
                  "[-r retries] [-a address] [-c file] [-w millis] [-q connections] DEVICE "
                  "DEVICE|SOCKET\n";
     return 1;
@@ -74,9 +74,10 @@ bool parse(int argc, char **argv, Arguments &arguments)
         return false;
     arguments.mode = argv[1];
     optind = 2;
-    while ((option = getopt(argc, argv, "m:et:r:a:c:w:q:")) != -1) {
+    while ((option = getopt(argc, argv, "m:6et:r:a:c:w:q:")) != -1) {
         switch (option) {
         case 'm': arguments.messages = std::strtoull(optarg, nullptr, 10); break;
+        case '6': arguments.options.v6 = true; break;
         case 'e': arguments.options.events = true; break;
         case 't': arguments.options.timeout = std::atoi(optarg); break;
         case 'r': arguments.options.retries = std::atoi(optarg); break;

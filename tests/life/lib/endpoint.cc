@@ -131,6 +131,8 @@ void Endpoint::choose_gid()
             continue;
         if (!any && std::memcmp(entry.gid.raw, wanted.raw, sizeof(wanted.raw)) != 0)
             continue;
+        if (options_.v6 && is_v4(entry.gid))
+            continue;
         if (gid_index_ < 0 || is_v4(entry.gid)) {
             gid_index_ = i;
             gid_ = entry.gid;

@@ -30,6 +30,7 @@ struct Address {
 struct Options {
     std::string device;
     std::string address; ///< the GID to use, as an IP address; empty: an IPv4 address
+    bool v6 = false;     ///< an IPv6 address
     bool events = false; ///< sleep on completion events
     int timeout = 14;    ///< local ACK timeout, 4.096 us times 2 to this power
     int retries = 7;

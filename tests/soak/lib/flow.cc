@@ -91,6 +91,17 @@ void Flow::post(std::vector<vt::SendWr> &requests)
         vt::check(ibv_post_send(wiring_->from(), requests[i].raw(), &bad), "ibv_post_send");
 }
 
+/// What @p qp was told to bear, for a message.
+static std::string patience_of(ibv_qp *qp)
+{
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr init{};
+    if (ibv_query_qp(qp, &attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT, &init))
+        return {};
+    return " (timeout " + std::to_string(attr.timeout) + ", retry_cnt " +
+           std::to_string(attr.retry_cnt) + ")";
+}
+
 void Flow::look(vt::ConstBytes bytes, const Name &name)
 {
     std::string wrong = wrong_with(bytes, name);
@@ -99,11 +110,11 @@ void Flow::look(vt::ConstBytes bytes, const Name &name)
     totals_.done(name.kind, bytes.size());
 }
 
-void Flow::succeeded(const ibv_wc &wc)
+void Flow::succeeded(const ibv_wc &wc) const
 {
     if (wc.status != IBV_WC_SUCCESS)
         vt::fail("completion of " + std::to_string(wc.wr_id) + ": " + ibv_wc_status_str(wc.status) +
-                 ", vendor_err " + std::to_string(wc.vendor_err));
+                 ", vendor_err " + std::to_string(wc.vendor_err) + patience_of(wiring_->from()));
 }
 
 // ---- RC ----

@@ -47,7 +47,7 @@ protected:
     Name name(std::uint64_t sequence, Kind kind) const { return {flow_, sequence, kind}; }
     /// Fails unless it is that message; counts it.
     void look(vt::ConstBytes bytes, const Name &name);
-    static void succeeded(const ibv_wc &wc);
+    void succeeded(const ibv_wc &wc) const;
 
     std::uint64_t flow_;
     Totals &totals_;

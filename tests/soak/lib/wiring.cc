@@ -107,6 +107,11 @@ void CmWiring::resolve(const sockaddr_storage &there)
                                 kResolveMillis),
               "rdma_resolve_addr");
     next(RDMA_CM_EVENT_ADDR_RESOLVED);
+    // The CM's own would be over after some seconds on Linux 6.12; the other end takes it, too.
+    std::uint8_t timeout = patient(IBV_MTU_1024, false).timeout;
+    vt::check(rdma_set_option(client_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+                              sizeof(timeout)),
+              "rdma_set_option");
     vt::check(rdma_resolve_route(client_.get(), kResolveMillis), "rdma_resolve_route");
     next(RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
