@@ -77,11 +77,16 @@ memory_settles() {
 	soon 20 memory_compare "$@" >/dev/null || memory_compare "$@"
 }
 
+# The debug kernel tracks references on netdevs and namespaces, and keeps 128 records of each one's that were
+# given back, of 32 bytes, until the netdev goes: for those of the stage. (Leaks of that size kmemleak finds there.)
 memory_compare() {
+	local tracked=0
+	! grep -qw ref_tracker_alloc /proc/kallsyms || tracked=$((128 * 12))
 	memory_now >"$ROX_TMP/memory.after"
-	awk -v times="$2" '
+	awk -v times="$2" -v tracked="$tracked" '
 		FNR == NR { before[$1] = $2; next }
 		{ grown = $2 - before[$1] }
+		$1 == "kmalloc-32" { grown -= tracked }
 		$1 ~ /-kB$/ && grown > 4096 || $1 !~ /-kB$/ && grown > times / 4 + 40 + $3 {
 			print $1, "grew from", before[$1], "to", $2; bad = 1
 		}
