@@ -108,13 +108,19 @@ protected:
 
         qps.push_back(qp);
         EXPECT_EQ(set_state(qp, IBV_QPS_RTS), 0);
+        fill(qp);
+        return qp;
+    }
+
+    /* Its queues, which are empty, take that much and no more. */
+    void fill(ibv_qp *qp)
+    {
         for (uint64_t i = 0; i < depth; i++) {
             EXPECT_EQ(post_send(qp, i), 0);
             EXPECT_EQ(post_recv(qp, i), 0);
         }
         EXPECT_EQ(post_send(qp), ENOMEM);
         EXPECT_EQ(post_recv(qp), ENOMEM);
-        return qp;
     }
 
     void destroy(ibv_qp *qp)
@@ -377,12 +383,7 @@ TEST_F(PollTest, QpIsResetWhileAnotherThreadPostsInsideAPoll)
     EXPECT_EQ(fake(qp).sq.waiting(), 0U);
     EXPECT_EQ(fake(qp).rq.waiting(), 0U);
     ASSERT_EQ(set_state(qp, IBV_QPS_RTS), 0);
-    for (uint64_t i = 0; i < depth; i++) {
-        EXPECT_EQ(post_send(qp, i), 0);
-        EXPECT_EQ(post_recv(qp, i), 0);
-    }
-    EXPECT_EQ(post_send(qp), ENOMEM);
-    EXPECT_EQ(post_recv(qp), ENOMEM);
+    fill(qp);
 }
 
 /* The queues begin anew before the QP's next life does. */

@@ -306,25 +306,13 @@ struct BusyQp {
     Qp qp;
 };
 
-/* Posters use a place as soon as it is free, and there must be room in the CQ by then. */
-TEST(QueueStress, CqAsLargeAsItsQueuesDoesNotOverflow)
-{
-    constexpr uint64_t each = 20000;
-    BusyQp qps[] = {BusyQp{1}, BusyQp{2}};
-    PlainRing plain(2 * BusyQp::depth, sizeof(rox_cqe), first);
-    std::unique_ptr<QpTable> table = make_object<QpTable>();
-    CompletionQueue queue;
-    std::atomic<uint64_t> added{0};
-    std::atomic<bool> overflow{false};
-    uint64_t polled = 0;
+/* Two of them, and the ring of a CQ that is as large as their queues. */
+struct FullCq {
+    static constexpr uint64_t each = 20000;
 
-    for (BusyQp &one : qps) {
-        ASSERT_EQ(table->insert(one.qpn, &one.qp), 0);
-    }
-    queue.attach(plain.view());
-    queue.serve(table.get());
-
-    std::thread kernel([&] {
+    /* Executes what is posted, until that is all or the CQ overflows. */
+    void execute()
+    {
         for (uint64_t i = 0; added < 2 * each && !overflow; i++) {
             BusyQp &one = qps[i % 2];
 
@@ -342,8 +330,11 @@ TEST(QueueStress, CqAsLargeAsItsQueuesDoesNotOverflow)
                 added++;
             }
         }
-    });
-    std::thread poster([&] {
+    }
+
+    /* Posts to both as soon as there is a place. */
+    void post()
+    {
         std::array<uint64_t, 2> left = {each, each};
 
         while (left[0] + left[1] != 0 && !overflow) {
@@ -356,9 +347,33 @@ TEST(QueueStress, CqAsLargeAsItsQueuesDoesNotOverflow)
                 sched_yield();
             }
         }
-    });
+    }
 
-    for (uint64_t turn = 0; polled < 2 * each && !overflow; turn++) {
+    BusyQp qps[2] = {BusyQp{1}, BusyQp{2}};
+    PlainRing plain{2 * BusyQp::depth, sizeof(rox_cqe), first};
+    std::atomic<uint64_t> added{0};
+    std::atomic<bool> overflow{false};
+};
+
+/* Posters use a place as soon as it is free, and there must be room in the CQ by then. */
+TEST(QueueStress, CqAsLargeAsItsQueuesDoesNotOverflow)
+{
+    constexpr uint64_t all = 2 * FullCq::each;
+    FullCq cq;
+    std::unique_ptr<QpTable> table = make_object<QpTable>();
+    CompletionQueue queue;
+    uint64_t polled = 0;
+
+    for (BusyQp &one : cq.qps) {
+        ASSERT_EQ(table->insert(one.qpn, &one.qp), 0);
+    }
+    queue.attach(cq.plain.view());
+    queue.serve(table.get());
+
+    std::thread kernel([&] { cq.execute(); });
+    std::thread poster([&] { cq.post(); });
+
+    for (uint64_t turn = 0; polled < all && !cq.overflow; turn++) {
         std::array<ibv_wc, 16> wcs;
 
         if (turn % 2 == 0) {
@@ -372,7 +387,7 @@ TEST(QueueStress, CqAsLargeAsItsQueuesDoesNotOverflow)
     }
     kernel.join();
     poster.join();
-    EXPECT_FALSE(overflow) << "after " << added;
+    EXPECT_FALSE(cq.overflow) << "after " << cq.added;
 }
 
 /* A leaf of the table comes and goes with its QPs, while receives with other numbers are polled. */

@@ -197,10 +197,10 @@ TEST_F(ThreadCore, ChangingHowManyAnswersAreKept)
     ASSERT_EQ(b.qp->move(IBV_QPS_SQD), 0);
     std::atomic<bool> stop = false;
     std::thread changer([&] {
-        for (std::uint8_t most = 1; !stop; most = static_cast<std::uint8_t>(most % 128 + 3)) {
+        for (int turn = 0; !stop; turn++) {
             ibv_qp_attr attr{};
             attr.qp_state = IBV_QPS_SQD;
-            attr.max_dest_rd_atomic = most <= 128 ? most : 1;
+            attr.max_dest_rd_atomic = static_cast<std::uint8_t>(3 * turn % 128 + 1);
             EXPECT_EQ(b.qp->modify(attr, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC), 0);
         }
     });
