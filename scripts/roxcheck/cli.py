@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which groups there are, how each is run, and the run of all."""
+"""Build everything, run groups of tests, and report their results."""
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -10,69 +11,63 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from roxvm import debugkernel, foreign
 from roxvm.paths import BUILD, REPO
 
-from . import features
-from .results import Results
+from . import features, record, table
+from .results import Results, is_report
 
-# How a group runs: where ("host", "vm", or a card that joins two guests), the
-# seconds it may take, and its memory in MiB. What runs on the host and needs
-# no kernel runs once; the others run on every kernel. The long ones come first,
-# so that none of them is left to run alone at the end.
-# On a kernel that we build ourselves to find bugs only those of BUILT run, unless it is
-# the only kernel that was named; those of ONLY_BUILT run nowhere else. Among other groups
-# the runs of LAST_ONLY are made on the last of Debian's kernels only: all has to end within an hour.
-GROUPS = {
-    "life": [("life", "vm", 3600, 2048)],
-    "net": [("net", "vm", 1800, 2048)],
-    "apps": [("apps", "vm", 3600, 3072)],
-    "verbs": [("verbs", "vm", 2700, 3072)],
-    "pair": [("pair", "virtio", 1800, 1536), ("pair", "e1000e", 1800, 1536)],
-    "stacks": [("stacks", "vm", 1800, 3072)],
-    "kusers": [("kusers", "virtio", 1800, 2048)],
-    "interop": [("interop", "vm", 1800, 2048)],
-    "install": [("install", "host", 1200, 0)],
-    "wire": [("wire", "vm", 900, 2048)],
-    "hostile": [("hostile", "vm", 1500, 2048)],
-    "unit": [("unit", "host", 900, 0)],
-    "kunit": [("kunit", "vm", 900, 2048)],
-}
+BUILT = debugkernel.NAMES
 
-BUILT = {"debug": {"verbs", "wire", "hostile", "kunit"}, "uml": {"wire", "hostile", "kunit"}}
-ONLY_BUILT = {"kunit"}
-LAST_ONLY = {("net", "vm"), ("stacks", "vm"), ("pair", "e1000e"), ("interop", "vm")}
-# Of these, the cases that take longest (tests/cases.sh) run on that kernel only, too.
-BRIEF_BEFORE = {"apps", "life", "pair", "verbs"}
-# What libibverbs finds in the guests (scripts/roxvm/guest/stage2), and who has all that rdma-core
-# brings, as users do.
+# The providers that libibverbs finds in guests (scripts/roxvm/guest/stage2), and the groups that have
+# all of rdma-core's providers, as users do.
 PROVIDERS = "rox rxe siw"
 ALL_PROVIDERS = {"stacks"}
-# A kernel that checks every access is slow.
-PATIENCE = {"debug": 3, "uml": 2}
+# The variables that tell a group its form in the table.
+FORMS = {"brief": "ROX_BRIEF=1", "core": "ROX_QUICK=1"}
+# Factors for time limits within the tests (tests/lib.sh); with two CPUs it is 3.
+PATIENCE_WITH_MANY_CPUS = "ROX_PATIENCE=6"
+RACES = re.compile(r"^scripts/vm: KCSAN: (\d+) races ")
 
-# Most of the cases wait for a large part of their time (perftest sleeps a second for its handshake):
-# two guests of two CPUs keep half of two CPUs busy.
+# Two guests with two CPUs each use only half of two CPUs, because most cases wait a lot (perftest
+# sleeps a second for its handshake). So more of them run at a time.
 JOBS = min(8, 2 * (os.cpu_count() or 1))
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="scripts/check", description=__doc__)
-    parser.add_argument("--kernels", default="6.1 6.12", help='default "6.1 6.12"')
-    parser.add_argument("--quick", action="store_true", help="only the core of each group")
-    parser.add_argument("--jobs", type=int, default=JOBS,
-                        help=f"runs at the same time (default {JOBS})")
-    parser.add_argument("--no-build", action="store_true", help="take what is built already")
-    parser.add_argument("groups", nargs="+", choices=sorted(GROUPS), metavar="GROUP",
-                        help=", ".join(GROUPS))
-    return parser.parse_args(arguments)
+    add = parser.add_argument
+    add("--kernels", default="6.1 6.12", help='default "6.1 6.12"')
+    add("--tier", choices=("check", "all"), default="check", help="which rows of the table (table.py)")
+    form = parser.add_mutually_exclusive_group().add_argument
+    form("--quick", action="store_const", dest="form", const="core", default="",
+         help="only the core of each group")
+    form("--brief", action="store_const", dest="form", const="brief",
+         help="each group without its longest cases")
+    add("--cpus", type=int, default=0, metavar="N", help="CPUs of each guest, instead of the table's")
+    add("--jobs", type=int, default=JOBS, help=f"runs at the same time (default {JOBS})")
+    add("--no-build", action="store_true", help="use what is already built")
+    add("--resume", action="store_true",
+        help="leave out what has passed before with this commit (build/results)")
+    add("--list", action="store_true", help="only print what would run")
+    add("--record", action="store_true",
+        help="run nothing; add the results in build/results to Documentation/results.md")
+    add("groups", nargs="*", metavar="GROUP", help=", ".join(table.GROUPS))
+    options = parser.parse_args(arguments)
+    unknown = set(options.groups) - set(table.GROUPS)
+    if unknown or not (options.groups or options.record):
+        parser.error(f"no such group: {' '.join(sorted(unknown))}" if unknown else "no group")
+    return options
 
 
 def build(groups, kernels):
-    """Everything that the groups need, before the first one runs."""
+    """Builds everything that the groups need."""
     wanted = []
-    if set(groups) - {"unit"}:
+    if groups - {"unit", "lint"}:
         wanted += [["provider"], *(["module", f"KVER={k}"] for k in kernels if k not in BUILT)]
-    programs = [g for g in groups if (REPO / "tests" / g / "Makefile").exists()]
+    programs = [g for g in sorted(groups) if (REPO / "tests" / g / "Makefile").exists()]
+    if not foreign_built(groups, kernels):
+        return False
     if programs:
         wanted.append(["tests", f"TESTS={' '.join(programs)}"])
     for targets in wanted:
@@ -82,14 +77,32 @@ def build(groups, kernels):
     return True
 
 
+def foreign_built(groups, kernels):
+    """What kernels of other releases and processors need: their roots, provider and tests of the processor."""
+    if not any(foreign.release_of(kernel) for kernel in kernels):
+        return True
+    commands = [["scripts/deps", "--quick", "matrix"]]
+    for arch, release in foreign.PROCESSORS.items():
+        named = [kernel for kernel in kernels if foreign.processor(kernel) == arch]
+        programs = sorted({row.group for row in table.ROWS if row.kernel in named} & groups)
+        if programs:
+            commands += [["scripts/deps", "--quick", arch], ["scripts/roots", "build", f"{release}-{arch}", *programs]]
+    for command in commands:
+        print("+", shlex.join(command), flush=True)
+        if subprocess.run(command, cwd=REPO, check=False).returncode:
+            return False
+    return True
+
+
 def make(*targets):
     return ["make", f"-j{os.cpu_count() or 1}", "--no-print-directory", "-C", str(REPO), *targets]
 
 
 def build_kernel(name):
-    """One of BUILT, beside the runs on other kernels, which takes minutes, and the module for it.
+    """Builds one of the kernels in BUILT, and the module for it. That takes minutes, so it happens while
+    groups run on other kernels.
 
-    Returns what it has printed if it failed.
+    Returns the output if the build failed.
     """
     for command in (make(f"kernel-{name}"), make("module", f"KVER={name}")):
         result = subprocess.run(["nice", *command], stdin=subprocess.DEVNULL, check=False,
@@ -99,28 +112,38 @@ def build_kernel(name):
     return None
 
 
-def command_of(group, where, seconds, memory, kernel):
-    script = f"tests/{group}/run"
-    if where == "host":
-        return [script]
-    command = ["scripts/vm", "--kernel", kernel, "--timeout", str(seconds),
-               "--mem", str(memory)]
-    if where != "vm":
-        command += ["--pair", where]
-    return [*command, "--", script]
+def command_of(row):
+    """The command that runs a row of the table."""
+    script = f"tests/{row.group}/run"
+    if row.kernel == "host":
+        command = [script]
+    else:
+        command = ["scripts/vm", "--kernel", row.kernel, "--timeout", str(row.limit),
+                   "--mem", str(table.LIMITS[row.group][1])]
+        cpus = row.cpus or table.CPUS.get(row.group, 0)
+        command += ["--cpus", str(cpus)] if cpus else []
+        command += ["--pair", row.card] if row.card else []
+        # Not on debug kernels: kmemleak checks every object there.
+        if row.group in table.APPEND and row.kernel not in BUILT:
+            command += ["--append", table.APPEND[row.group]]
+        command += ["--", script]
+    variables = [FORMS[row.form]] if row.form in FORMS else []
+    if row.cpus > 2 and row.kernel not in BUILT:
+        variables.append(PATIENCE_WITH_MANY_CPUS)
+    if row.group in ALL_PROVIDERS:
+        variables.append("ROX_VM_PROVIDERS=")
+    return ["env", *variables, *command] if variables else command
 
 
-def environment(options, kernels):
-    stock = " ".join(kernel for kernel in kernels if kernel not in BUILT)
-    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=stock, ROX_VM_PROVIDERS=PROVIDERS)
+def environment(kernels):
+    usual = " ".join(kernel for kernel in kernels if table.is_usual(kernel))
+    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=usual, ROX_VM_PROVIDERS=PROVIDERS)
     values.pop("ROX_QUICK", None)
-    if options.quick:
-        values["ROX_QUICK"] = "1"
     return values
 
 
 class Output:
-    """Our output, shared by the runs: one is shown as it goes, the others when they have ended."""
+    """The output, shared by several runs: one is shown at once, the others when they have ended."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -133,7 +156,7 @@ class Output:
             self._write(text)
 
     def line(self, run, text):
-        """Show the line, if `run` is the one that is shown, or keep it."""
+        """Shows the line if `run` is the one that is shown at once, else stores it."""
         with self._lock:
             if self._live is run:
                 self._write("".join(run.kept) + text)
@@ -155,88 +178,67 @@ class Output:
 
 
 class Run:
-    """One group in one place. `ready`, if any, is waited for, and says what is amiss."""
+    """A run of one row of the table. `ready`, if any, is a future to wait for first; its result is an
+    error or None."""
 
-    def __init__(self, label, command, seconds, ready=None):
-        self.label = label
-        self.command = command
-        self.seconds = seconds
+    def __init__(self, row, ready=None):
+        self.row = row
+        self.label = row.label
+        self.command = command_of(row)
         self.ready = ready
+        self.seconds = 0.0              # duration
+        self.races = None               # data races in the rest of Linux, with KCSAN
         self.kept = []                  # output that is not shown yet
 
     def __call__(self, values, output):
-        """Run it, pass its output on, count its cases."""
+        """Runs the group, shows its output, counts its cases."""
         results = Results(self.label)
-        amiss = self.ready.result() if self.ready else None
-        if amiss:
-            output.end(self, amiss)
+        error = self.ready.result() if self.ready else None
+        if error:
+            output.end(self, error)
             results.fail("its kernel could not be built")
             return results
         began = time.monotonic()
         output.begin(self, f"\n=== {self.label}: {shlex.join(self.command)}\n")
-        # scripts/vm watches the time by itself; this is for what runs on the host.
+        # For groups on the host; scripts/vm has a limit of its own.
         process = subprocess.Popen(
-            ["timeout", "-k", "30", str(self.seconds + 60), *self.command], cwd=REPO, env=values,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace")
+            ["timeout", "-k", "30", str(self.row.limit + 60), *self.command], cwd=REPO,
+            env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace")
         for text in process.stdout:
-            output.line(self, text)
+            if not is_report(text):
+                output.line(self, text)
             results.line(text.rstrip("\n"))
+            races = RACES.match(text)
+            self.races = int(races[1]) if races else self.races
         _, status, usage = os.wait4(process.pid, 0)
         results.finish(os.waitstatus_to_exitcode(status))
-        output.end(self, f"=== {self.label}: {summary([results])}, "
-                         f"{time.monotonic() - began:.0f} s, "
+        self.seconds = time.monotonic() - began
+        output.end(self, f"=== {self.label}: {summary([results])}, {self.seconds:.0f} s, "
                          f"of a CPU {usage.ru_utime + usage.ru_stime:.0f} s\n")
         return results
 
 
-def kernels_of(group, where, kernels, alone):
-    """The kernels that a group runs on; [None] for the host's. `alone`: no other was asked for."""
-    if where == "host":
-        return [None]
-    if len(kernels) == 1 and kernels[0] in BUILT:
-        return kernels
-    if (group, where) in LAST_ONLY and not alone:
-        return [last_of(kernels)]
-    return [k for k in kernels
-            if (group in BUILT[k] if k in BUILT else group not in ONLY_BUILT)]
-
-
-def last_of(kernels):
-    """The last one of Debian's."""
-    return next((k for k in reversed(kernels) if k not in BUILT), None)
-
-
-def plan(options, kernels, builder):
-    """The runs to make; those that wait for a kernel to be built at the end."""
-    runs = list(all_runs(options, kernels, builder))
-    return sorted(runs, key=lambda run: run.ready is not None)
-
-
-def all_runs(options, kernels, builder):
+def plan(options, rows, builder):
+    """The runs, with those that need a kernel to be built at the end."""
     ready = {}
-    last = last_of(kernels)
-    alone = len(options.groups) == 1
-    for name in sorted(options.groups, key=list(GROUPS).index):
-        for group, where, seconds, memory in GROUPS[name]:
-            for kernel in kernels_of(group, where, kernels, alone):
-                label = " ".join(filter(None, (
-                    group, where if where not in ("host", "vm") else None, kernel)))
-                limit = seconds * PATIENCE.get(kernel, 1)
-                if kernel in BUILT and kernel not in ready and not options.no_build:
-                    ready[kernel] = builder.submit(build_kernel, kernel)
-                command = command_of(group, where, limit, memory, kernel)
-                if group in BRIEF_BEFORE and not alone and kernel != last:
-                    command = ["env", "ROX_BRIEF=1", *command]
-                if group in ALL_PROVIDERS:
-                    command = ["env", "ROX_VM_PROVIDERS=", *command]
-                yield Run(label, command, limit, ready.get(kernel))
+    for kernel in (row.kernel for row in rows):
+        if kernel in BUILT and kernel not in ready and not options.no_build:
+            ready[kernel] = builder.submit(build_kernel, kernel)
+    runs = [Run(row, ready.get(row.kernel)) for row in rows]
+    return sorted(runs, key=lambda run: run.ready is not None)
 
 
 def summary(results):
     skipped = sum(len(r.skipped) for r in results)
     text = f"{sum(r.passed for r in results)} passed, {sum(len(r.failed) for r in results)} failed"
     return f"{text}, {skipped} skipped" if skipped else text
+
+
+def again(results):
+    """How many programs and guests were repeated. Shown even if all cases have passed."""
+    return (f"{sum(r.repeated for r in results)} programs repeated, "
+            f"{sum(r.booted_again for r in results)} guests booted again")
 
 
 def finish(results, began):
@@ -250,23 +252,55 @@ def finish(results, began):
     for result, name in failed:
         print("\n    ".join(filter(None, (f"FAILED: {name}", result.reason(name)))))
     print(f"{(time.monotonic() - began) / 60:.1f} minutes")
+    print(again(results))
     print(summary(results), flush=True)
     return 1 if any(r.failed for r in results) else 0
 
 
 def main(arguments):
     options = parse(arguments)
+    if options.record:
+        return record.write_table()
     began = time.monotonic()
     kernels = options.kernels.split()
-    if not options.no_build and not build(options.groups, kernels):
-        failed = Results("build")
+    chosen = table.select(options.groups, kernels, options.tier, options.form, options.cpus)
+    before = record.passed_before() if options.resume else set()
+    rows = [row for row in chosen if record.key_of(row) not in before]
+    if options.list:
+        print(*(f"{row.label} ({row.form})" for row in rows), sep="\n")
+        return 0
+    if len(rows) < len(chosen):
+        print(f"{len(chosen) - len(rows)} runs have passed before with this commit")
+    failed = Results("build")
+    if not rows:
+        failed.fail(f"there is nothing to run on {options.kernels}")
+        return finish([failed], began)
+    if not options.no_build and not build({row.group for row in rows}, used(rows)):
         failed.fail("make failed")
         return finish([failed], began)
-    values = environment(options, kernels)
-    output = Output()
-    with ThreadPoolExecutor(1) as builder, ThreadPoolExecutor(options.jobs) as pool:
-        runs = plan(options, kernels, builder)
-        results = list(pool.map(lambda run: run(values, output), runs))
-    if not options.quick:
-        results.append(features.judge(results))
+    results, cores = run_all(options, rows, environment(kernels))
+    # Proofs may be in what was left out.
+    if options.form != "core" and len(rows) == len(chosen):
+        whole = [each for each in results if each not in cores]
+        results.append(features.judge(whole, table.elsewhere(options.tier, kernels), cores))
     return finish(results, began)
+
+
+def used(rows):
+    """The kernels of the rows, in their order."""
+    return list(dict.fromkeys(row.kernel for row in rows if row.kernel != "host"))
+
+
+def run_all(options, rows, values):
+    """The results of all runs, and of those of the form "core" among them."""
+    output, log = Output(), record.Log()
+
+    def one(run):
+        results = run(values, output)
+        log.add(run, results)
+        return results
+
+    with ThreadPoolExecutor(1) as builder, ThreadPoolExecutor(options.jobs) as pool:
+        runs = plan(options, rows, builder)
+        results = list(pool.map(one, runs))
+    return results, [r for run, r in zip(runs, results) if run.row.form == "core"]
