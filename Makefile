@@ -20,6 +20,7 @@ INCLUDEDIR ?= /usr/include
 # The kernels that `make check` tests on, and the one of the quick verbs. "uml" is our
 # own build for KUnit, as is "debug", which takes longer (scripts/roxvm/debugkernel.py).
 KERNELS ?= 6.1 6.12 uml
+ALL_KERNELS ?= 6.1 6.12 uml debug
 built_kernels := debug uml
 # A line of a recipe that needs that kernel.
 built_first = $(if $(filter $(built_kernels),$1),@$(MAKE) --no-print-directory kernel-$1)
@@ -95,21 +96,25 @@ uninstall:
 
 # -- tests -----------------------------------------------------------------
 
-check_groups := unit verbs wire apps stacks interop pair life net hostile install kunit kusers
+check_groups := lint unit verbs wire apps stacks interop pair life net hostile install kunit kusers
 
-## make check           every test on every kernel of KERNELS= (6.1 6.12 uml)
+## make check           the gate, which CI runs: the core of every group on KERNELS= (6.1 6.12 uml), a quarter of an hour
+## make check-all       every group in full on ALL_KERNELS= (6.1 6.12 uml debug): hours (GROUPS="verbs net": some)
 ## make check-quick     host units, the core of verbs and apps, one kernel
-## make check-GROUP     one group: unit verbs wire apps stacks interop pair life net hostile install kunit kusers
-.PHONY: check check-quick $(check_groups:%=check-%)
+## make check-GROUP     one group in full: lint unit verbs wire apps stacks interop pair life net hostile install kunit kusers
+.PHONY: check check-all check-quick $(check_groups:%=check-%)
 check: deps-quick
-	@scripts/check --kernels "$(KERNELS)" $(filter-out $(if $(filter $(built_kernels),$(KERNELS)),,kunit),$(check_groups))
+	@scripts/check --kernels "$(KERNELS)"
+
+check-all: deps-quick
+	@scripts/check --tier all --kernels "$(ALL_KERNELS)" $(GROUPS)
 
 check-quick: deps-quick
-	@scripts/check --quick --kernels "$(QUICK_KERNEL)" unit verbs apps
+	@scripts/check --kernels "$(QUICK_KERNEL)" unit verbs apps
 
 check-kunit: KERNELS := uml
 $(check_groups:%=check-%): check-%: deps-quick
-	@scripts/check --kernels "$(KERNELS)" $*
+	@scripts/check --tier all --kernels "$(KERNELS)" $*
 
 ## make fuzz            hostile packets on a kernel with KASAN (PACKETS=2000000, SEED=, FUZZ_KERNEL=uml)
 PACKETS ?= 2000000
@@ -192,9 +197,10 @@ profile: deps-quick
 # -- upkeep ----------------------------------------------------------------
 
 ## make lint            checkpatch, sparse, W=1, clang-format, clang-tidy, shellcheck
+## make lint-quick      the part of it that takes seconds, which is in make check, too
 ## make format          clang-format on all C++
 ## make clean           remove everything that was built
-.PHONY: lint format clean
+.PHONY: lint lint-quick format clean
 format:
 	@scripts/deps --quick lint
 	git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.hpp' 'userspace/*.h' 'tests/*.h' \
@@ -203,6 +209,9 @@ format:
 lint:
 	@scripts/deps --quick lint
 	@scripts/lint $(filter-out $(built_kernels),$(KERNELS))
+
+lint-quick: deps-quick
+	@scripts/lint --quick
 
 clean:
 	rm -rf $(BUILD)

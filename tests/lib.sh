@@ -7,6 +7,11 @@
 #   tap_ok NAME / tap_not_ok NAME [REASON] / tap_skip NAME REASON
 #   tap_run NAME COMMAND...   ok if the command succeeds; if not, its output follows as comments
 #   tap_done                  the plan; returns 1 if anything failed. End a script with it.
+#   part NAME                 the cases that follow belong to this part of the group
+#   part_wanted NAME          is it to be run? With ROX_PART in the environment only that part is, and with
+#                             ROX_CASE, if it is a case that can stand alone, only that case: so scripts/check
+#                             tries a case again that has failed. The part "all" stands for the whole group.
+#   case_wanted NAME          is this case to be run?
 #
 # Network:
 #   net_two [MTU]      namespaces $NS1 and $NS2 joined by veth, MTU 9000 unless told:
@@ -26,6 +31,7 @@
 #       the client. At the limit the state of the QPs and of the kernel is printed.
 #   diagnose                              prints that state
 #   nap SECONDS                           waits
+#   soon SECONDS CONDITION...             true if the command becomes true in time
 #   line_matches PATTERN FILE             has the file such a line? sets matched to the first one
 #
 # In an emulated guest a process takes a tenth of a second to start, as long as many a case: what runs
@@ -89,6 +95,29 @@ tap_done() {
 	((tap_failed == 0 && tap_count > 0))
 }
 
+part() {
+	echo "# part: $1"
+}
+
+part_wanted() {
+	[[ ${ROX_PART:-all} == all || $ROX_PART == "$1" ]]
+}
+
+case_wanted() {
+	[[ ${ROX_PART:-all} == all || -z ${ROX_CASE:-} || $1 == "$ROX_CASE" ]]
+}
+
+# What a GoogleTest program is to run of its cases, whose names got a prefix; all if ROX_CASE is none of them.
+gtest_filter() {
+	[[ ${ROX_PART:-all} == all || ${ROX_CASE:-} != "$1"*.* || $ROX_CASE == *' '* ]] ||
+		export GTEST_FILTER=${ROX_CASE#"$1"}
+}
+
+# Says of a program that it crashed or reached its limit; 1 is how GoogleTest says that cases failed.
+gtest_ended() {
+	(($2 <= 1)) || echo "not ok - $1 ended with status $2"
+}
+
 # -- network ---------------------------------------------------------------
 
 in1() {
@@ -119,7 +148,13 @@ net_two() {
 		ip link add "$DEV1" netns "$NS1" mtu "$mtu" type veth \
 			peer name "$DEV2" netns "$NS2" mtu "$mtu" &&
 		net_end "$NS1" "$DEV1" "$IP1" "$IP1_6" &&
-		net_end "$NS2" "$DEV2" "$IP2" "$IP2_6"
+		net_end "$NS2" "$DEV2" "$IP2" "$IP2_6" &&
+		{ ((mtu < 1280)) || soon 10 net_routes "$NS1" "$IP2_6" && soon 10 net_routes "$NS2" "$IP1_6"; }
+}
+
+# Has a namespace a route to an IPv6 address? It gets one when the netdev has noticed its carrier.
+net_routes() {
+	ip -n "$1" -6 route get "$2" >/dev/null 2>&1
 }
 
 net_two_delete() {
@@ -194,6 +229,15 @@ exec {nap_pipe}<> <(:)
 
 nap() {
 	read -r -t "$1" -u "$nap_pipe" || return 0
+}
+
+soon() {
+	local until=$((SECONDS + $1 + 1))
+	shift
+	until "$@"; do
+		((SECONDS < until)) || return 1
+		nap 0.05
+	done
 }
 
 line_matches() {

@@ -49,6 +49,8 @@ def parse(arguments):
     add("--mtu", type=int, default=1500, help="of the card that joins two guests (1500)")
     add("--pause", type=Pauses.parse, metavar="EVERY,SEC",
         help="stop a guest for so many seconds, again and again: its time leaps")
+    add("--icount", type=int, nargs="?", const=1, metavar="SHIFT",
+        help="virtual time: the guest's clock counts its instructions, each of 2^SHIFT ns (1), whatever the host does")
     add("--log", metavar="FILE", help="where the kernel log goes (default: build/vm/)")
     add("--no-unload", action="store_true", help="do not unload rox at the end")
     add("--no-rox", action="store_true", help="do not install rox in the guest")
@@ -123,12 +125,20 @@ def wait_for_socket(path, owner, seconds=20):
         time.sleep(0.02)
 
 
+def virtual_time(options, kernel):
+    """QEMU's -icount. Alone, a guest leaps over the time in which it has nothing to do; two wait for each other."""
+    if options.icount is None or kernel.user_mode:
+        return ""
+    return f"shift={options.icount},sleep={'on' if options.pair else 'off'}"
+
+
 def make_machines(options, kernel, folder):
     if kernel.user_mode and (options.pair or (options.cpus or 1) > 1):
         raise HarnessError(f"{kernel.kver} runs alone and with one CPU")
     initramfs.stage(kernel, folder / "stage", None if options.no_rox else installer(kernel))
+    icount = virtual_time(options, kernel)
     common = {
-        "accel": options.accel or accel.choose(kernel), "mem": options.mem, "cpu": options.cpu,
+        "accel": "tcg" if icount else options.accel or accel.choose(kernel), "icount": icount, "mem": options.mem, "cpu": options.cpu,
         "append": options.append, "overlay": options.overlay_size, "shell": options.shell,
         "keep": options.no_unload, "command": options.command, "cwd": os.getcwd(),
         "stage": str(folder / "stage"),

@@ -21,6 +21,9 @@ BASE_CMDLINE = (
     "tsc=reliable clocksource=tsc rcupdate.rcu_cpu_stall_timeout=60 ")
 # Byte-wise string instructions are far slower than the rest when emulated.
 EMULATED_CPU = "max,-erms,-fsrm"
+# In virtual time a guest's clock counts its instructions, each of 2^SHIFT nanoseconds, on all of its CPUs,
+# which run in turn; the time stamp counter counts these nanoseconds.
+ICOUNT_KHZ = 1_000_000
 PR_SET_PDEATHSIG = 1
 
 
@@ -39,6 +42,7 @@ class Settings:
         self.keep = False
         self.role = None
         self.network = []
+        self.icount = ""            # QEMU's -icount, for a guest in virtual time
         self.environment = {}
         self.command = ["true"]
         self.cwd = "/"
@@ -59,7 +63,7 @@ def cpu_model(settings):
 
 def cmdline(settings):
     """The kernel's, with the speed of its clock where that is the host's."""
-    khz = tsc.khz() if settings.accel == "tcg" else None
+    khz = ICOUNT_KHZ if settings.icount else tsc.khz() if settings.accel == "tcg" else None
     return f"{BASE_CMDLINE} {f'tsc_early_khz={khz} ' if khz else ''}{settings.append}"
 
 
@@ -103,7 +107,7 @@ class Machine:
 
     def arguments(self, output):
         s = self.settings
-        accel = "kvm" if s.accel == "kvm" else "tcg,thread=multi"
+        accel = "kvm" if s.accel == "kvm" else f"tcg,thread={'single' if s.icount else 'multi'}"
         chars = [
             "-chardev", f"file,id=log,path={s.log}", "-serial", "chardev:log",
             "-device", "virtio-serial-pci",
@@ -124,7 +128,7 @@ class Machine:
             "-fsdev", f"local,id=stage,path={s.stage},security_model=none,readonly=on",
             "-device", "virtio-9p-pci,fsdev=stage,mount_tag=rox.stage",
             "-kernel", str(s.kernel.image), "-initrd", str(self.folder / "initrd"),
-            "-append", cmdline(s), *chars, *s.network,
+            "-append", cmdline(s), *chars, *s.network, *(("-icount", s.icount) if s.icount else ()),
         ]
 
     def start(self):

@@ -123,11 +123,16 @@ nfs_tests() {
 	for version in 3 4.2; do
 		tap_run "NFS $version: mount" nfs_mount "$address" "$version"
 		tap_run "NFS $version: copy, compare" nfs_files "$version"
+		if [[ -n ${ROX_QUICK:-} ]]; then
+			tap_run "NFS $version: umount" run_limited 40 umount "$NFS_MOUNT"
+			continue
+		fi
 		tap_run "NFS $version: names and links" nfs_names "$version"
 		tap_run "NFS $version: four copies at once" nfs_parallel "$version"
 		tap_run "NFS $version: fio with verify" nfs_fio "$version"
 		tap_run "NFS $version: umount" run_limited 40 umount "$NFS_MOUNT"
 	done
+	[[ -z ${ROX_QUICK:-} ]] || return 0
 	tap_run "NFS 4.2: mount again" nfs_mount "$address" 4.2
 	tap_run "NFS 4.2: link deleted and added while copying" nfs_link_lost
 	tap_run "NFS 4.2: umount at the end" run_limited 40 umount "$NFS_MOUNT"

@@ -8,26 +8,16 @@
 #   traffic_start [OPTIONS]      checked traffic between both links until something ends it;
 #                                returns when it flows: $server and $client are its processes
 #   traffic_ends PID STATUS      waits until it ends, which must be with that status, by itself
-#   soon SECONDS CONDITION...    true if the command becomes true in time
 #   log_mark / log_check         has the kernel warned of anything since?
 #   memory_now                   kernel memory by slab cache, when all caches are trimmed
 #   memory_settles FILE TIMES    is it, or will it soon be, as in memory_now's file?
 
 TRAFFIC=${ROX_BUILD:-build}/tests/life/traffic
-# `make check` asks for a brief run on all kernels but the last.
+# The core is a brief run.
 # shellcheck disable=SC2034 # for the parts
-LIFE_TIMES=${ROX_LIFE_TIMES:-$((${ROX_BRIEF:-0} ? 20 : 100))}
+LIFE_TIMES=${ROX_LIFE_TIMES:-$((${ROX_BRIEF:-0} || ${ROX_QUICK:-0} ? 20 : 100))}
 MODULE=rox
 [[ $ROX_TYPE == rox ]] || MODULE=rdma_$ROX_TYPE
-
-soon() {
-	local until=$((SECONDS + $1 + 1))
-	shift
-	until "$@"; do
-		((SECONDS < until)) || return 1
-		nap 0.05
-	done
-}
 
 fail() {
 	echo "$*"

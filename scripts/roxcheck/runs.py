@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run rows of the table, no more guests at once than the host has CPUs."""
+
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+
+from roxvm import debugkernel
+from roxvm.paths import BUILD, REPO
+
+from . import table
+from .results import Results
+
+# The providers that libibverbs finds in guests (scripts/roxvm/guest/stage2), and the groups that have
+# all of rdma-core's providers, as users do.
+PROVIDERS = "rox rxe siw"
+ALL_PROVIDERS = {"stacks"}
+# A module that Debian's kernels warn about is not built.
+WARNINGS = "W=1 KCFLAGS=-Werror"
+# The variables that tell a group its form in the table.
+FORMS = {"brief": "ROX_BRIEF=1", "core": "ROX_QUICK=1"}
+
+
+def command_of(row, case=None):
+    """The command that runs a row of the table, or of it only a case that has failed (results.Failed)."""
+    script = f"tests/{row.group}/run"
+    if row.kernel == "host":
+        command = [script]
+    else:
+        command = ["scripts/vm", "--kernel", row.kernel, "--timeout", str(row.limit),
+                   "--mem", str(table.LIMITS[row.group][1])]
+        command += ["--icount", str(row.clock)] if row.clock is not None else []
+        command += ["--pair", row.card] if row.card else []
+        command += ["--", script]
+    variables = [FORMS[row.form]] if row.form in FORMS else []
+    if row.group in ALL_PROVIDERS:
+        variables.append("ROX_VM_PROVIDERS=")
+    if case:
+        variables += [f"ROX_PART={case.part}", f"ROX_CASE={case.name}"]
+    return ["env", *variables, *command] if variables else command
+
+
+def environment(kernels):
+    usual = " ".join(kernel for kernel in kernels if table.is_usual(kernel))
+    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=usual, ROX_VM_PROVIDERS=PROVIDERS)
+    for name in ("ROX_QUICK", "ROX_BRIEF", "ROX_PART", "ROX_CASE"):
+        values.pop(name, None)
+    return values
+
+
+class Output:
+    """The output, shared by several runs: one is shown at once, the others when they have ended."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._live = None
+
+    def begin(self, run, text):
+        with self._lock:
+            if self._live is None:
+                self._live = run
+            self._write(text)
+
+    def line(self, run, text):
+        """Shows the line if `run` is the one that is shown at once, else keeps it."""
+        with self._lock:
+            if self._live is run:
+                self._write("".join(run.kept) + text)
+                run.kept.clear()
+            else:
+                run.kept.append(text)
+
+    def end(self, run, text):
+        with self._lock:
+            self._write("".join(run.kept) + text)
+            run.kept.clear()
+            if self._live is run:
+                self._live = None
+
+    @staticmethod
+    def _write(text):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+class Run:
+    """A run of one row of the table, or of one case of it.
+
+    `ready`, if any, is a future to wait for first; its result is an error or None.
+    """
+
+    def __init__(self, row, ready=None, case=None):
+        self.row = row
+        self.command = command_of(row, case)
+        self.ready = ready
+        self.seconds = 0.0
+        self.kept = []                  # output that is not shown yet
+
+    def __call__(self, values, output):
+        """Runs the group, shows its output, counts its cases. What never began is run once more."""
+        error = self.ready.result() if self.ready else None
+        if error:
+            results = Results(self.row.label)
+            output.end(self, error)
+            results.fail("its kernel could not be built")
+            return results
+        results = self._once(values, output)
+        if not results.never_began:
+            return results
+        again = self._once(values, output)
+        again.booted_again += results.booted_again + 1
+        again.cpu += results.cpu
+        return again
+
+    def _once(self, values, output):
+        results = Results(self.row.label)
+        began = time.monotonic()
+        output.begin(self, f"\n=== {results.group}: {shlex.join(self.command)}\n")
+        # For groups on the host; scripts/vm has a limit of its own.
+        process = subprocess.Popen(
+            ["timeout", "-k", "30", str(self.row.limit + 60), *self.command], cwd=REPO,
+            env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace")
+        for text in process.stdout:
+            output.line(self, text)
+            results.line(text.rstrip("\n"))
+        _, status, usage = os.wait4(process.pid, 0)
+        results.finish(os.waitstatus_to_exitcode(status))
+        results.cpu = usage.ru_utime + usage.ru_stime
+        self.seconds = time.monotonic() - began
+        output.end(self, f"=== {results.group}: {summary([results])}, {self.seconds:.0f} s, "
+                         f"of a CPU {results.cpu:.0f} s\n")
+        return results
+
+
+def summary(results):
+    return (f"{sum(r.passed for r in results)} passed, {sum(len(r.failed) for r in results)} failed, "
+            f"{sum(len(r.skipped) for r in results)} skipped")
+
+
+class Places:
+    """The host's CPUs. Who needs two of them waits until nobody has any; a run that fits goes first."""
+
+    def __init__(self, count):
+        self._count = max(count, 1)
+        self._free = self._count
+        self._changed = threading.Condition()
+
+    def run_all(self, runs, call):
+        """The results of call(run) for all runs, in their order; begun in that order as far as they fit."""
+        results = {}
+        waiting = list(runs)
+        threads = []
+        while waiting:
+            with self._changed:
+                run = self._fitting(waiting)
+                while run is None:
+                    self._changed.wait()
+                    run = self._fitting(waiting)
+                self._free -= self._needs(run)
+            waiting.remove(run)
+            threads.append(threading.Thread(target=self._one, args=(run, call, results)))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        return [results[run] for run in runs]
+
+    def _needs(self, run):
+        return min(run.row.guests, self._count)
+
+    def _fitting(self, waiting):
+        """The first run that is ready and fits; if none is ready, the first that fits."""
+        fits = [run for run in waiting if self._needs(run) <= self._free]
+        ready = [run for run in fits if run.ready is None or run.ready.done()]
+        return next(iter(ready or (fits if len(fits) == len(waiting) else [])), None)
+
+    def _one(self, run, call, results):
+        try:
+            results[run] = call(run)
+        finally:
+            with self._changed:
+                self._free += self._needs(run)
+                self._changed.notify()
+
+
+def build_all(groups, kernels):
+    """Builds everything that the groups need, but for kernels."""
+    wanted = []
+    if groups - {"unit", "lint"}:
+        wanted += [["provider"], *(["module", f"KVER={k}", f"KMAKEFLAGS={WARNINGS}"] for k in kernels if table.is_usual(k))]
+    programs = [g for g in sorted(groups) if (REPO / "tests" / g / "Makefile").exists()]
+    if programs:
+        wanted.append(["tests", f"TESTS={' '.join(programs)}"])
+    for targets in wanted:
+        print("+ make", shlex.join(targets), flush=True)
+        if subprocess.run(make(*targets), check=False).returncode:
+            return False
+    return True
+
+
+def make(*targets):
+    return ["make", f"-j{os.cpu_count() or 1}", "--no-print-directory", "-C", str(REPO), *targets]
+
+
+def build_kernel(name):
+    """Builds one of the kernels that find bugs, and the module for it, while groups run on other kernels.
+
+    Returns the output if the build failed.
+    """
+    for command in (make(f"kernel-{name}"), make("module", f"KVER={name}")):
+        result = subprocess.run(["nice", *command], stdin=subprocess.DEVNULL, check=False,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if result.returncode:
+            return result.stdout
+    return None
+
+
+def with_kernels(rows, builder):
+    """The runs of rows, which wait for the kernels that have to be built."""
+    ready = {}
+    for kernel in (row.kernel for row in rows):
+        if kernel in debugkernel.NAMES and kernel not in ready:
+            ready[kernel] = builder.submit(build_kernel, kernel) if builder else None
+    return [Run(row, ready.get(row.kernel)) for row in rows]
