@@ -34,6 +34,8 @@ def command_of(row, case=None):
                    "--mem", str(table.LIMITS[row.group][1])]
         command += ["--icount", str(row.clock)] if row.clock is not None else []
         command += ["--pair", row.card] if row.card else []
+        if row.group in table.APPEND and table.is_usual(row.kernel):
+            command += ["--append", table.APPEND[row.group]]
         command += ["--", script]
     variables = [FORMS[row.form]] if row.form in FORMS else []
     if row.group in ALL_PROVIDERS:

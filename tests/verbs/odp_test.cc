@@ -427,8 +427,8 @@ TEST_F(OdpCore, WhatWasWrittenSurvivesSwapping)
 
 /* ---- under traffic ---- */
 
-/// Calls @p harm again and again from a thread while @p traffic runs. Between two of them there is time
-/// in which a page that was brought back can be used: else nothing need ever get through.
+/// Calls @p harm again and again from a thread while @p traffic runs. Between two of them there is
+/// time in which a page that was brought back can be used: else nothing need ever get through.
 void with(const std::function<void(unsigned)> &harm, const std::function<void()> &traffic)
 {
     std::jthread thread([&](const std::stop_token &stop) {
