@@ -318,7 +318,7 @@ enum rox_verdict {
 	ROX_V_HOLD,		/* as if it had not come yet: its pages are being fetched */
 	ROX_V_RNR,		/* no receive WQE */
 	ROX_V_INV_REQ,		/* NAK invalid request */
-	ROX_V_LOC_LEN,		/* the same, and the receive completion has said so */
+	ROX_V_LOC_LEN,		/* the same; on RC the receive completion has said so */
 	ROX_V_REM_ACCESS,	/* NAK remote access error: an rkey, or XRC's SRQ */
 	ROX_V_REM_OP,		/* NAK remote operational error; a completion has said why */
 	ROX_V_FATAL,		/* the CQ did not take the completion, or a ring is corrupted */

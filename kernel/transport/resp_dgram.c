@@ -2,7 +2,13 @@
 /*
  * Responder of the services without acknowledges. IBTA volume 1, 9.8.2 (UC: a
  * gap costs the message, not the connection), 9.8.3 (UD), 9.9.3 (errors).
+ *
+ * 9.9.3 has a message that is longer than its receive end in a local error. Here
+ * it is dropped and counted, and the receive waits for the next message: no packet,
+ * which anybody may have sent, puts a QP of these services into ERR.
  */
+#include <rdma/ib_mad.h>
+
 #include "internal.h"
 
 /* The rest of the message is not looked at; its receive WQE waits for the next. */
@@ -26,7 +32,6 @@ static void rox_uc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
 		break;
 	case ROX_V_REM_OP:
-	case ROX_V_LOC_LEN:
 		rox_qp_fail(qp, -1);
 		break;
 	default:
@@ -69,6 +74,15 @@ static bool rox_qkey_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
 	return false;
 }
 
+/* A MAD has one length (13.4.2); the RDMA core reads as much, whatever came. */
+static bool rox_gsi_length_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	if (qp->ibqp.qp_type != IB_QPT_GSI || pkt->payload_len == IB_MGMT_MAD_SIZE)
+		return true;
+	rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
+	return false;
+}
+
 void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -78,7 +92,8 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 	struct rox_iter it;
 	int err;
 
-	if (pkt->info->kind != ROX_KIND_SEND || !rox_qkey_ok(qp, pkt))
+	if (pkt->info->kind != ROX_KIND_SEND || !rox_qkey_ok(qp, pkt) ||
+	    !rox_gsi_length_ok(qp, pkt))
 		return;
 	if (unlikely(qp->block_mcast_self) && rox_mcast_is_own(qp, pkt))
 		return;
@@ -90,8 +105,6 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	if (len > recv->recv->length) {
 		rox_qp_count(qp, ROX_CNT_RESP_LOC_LEN);
-		rox_recv_complete(qp, IB_WC_LOC_LEN_ERR, NULL, 0);
-		rox_qp_fail(qp, -1);
 		return;
 	}
 	rox_pkt_grh(pkt, grh);

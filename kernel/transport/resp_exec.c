@@ -206,12 +206,18 @@ static void rox_message_end(struct rox_qp *qp)
 	rox_recv_iter_end(qp);
 }
 
-static enum rox_verdict rox_send_error(struct rox_qp *qp, enum ib_wc_status status)
+static enum rox_verdict rox_send_prot_error(struct rox_qp *qp)
 {
-	rox_recv_complete(qp, status, NULL, 0);
-	if (status != IB_WC_LOC_LEN_ERR)
-		return ROX_V_REM_OP;
+	rox_recv_complete(qp, IB_WC_LOC_PROT_ERR, NULL, 0);
+	return ROX_V_REM_OP;
+}
+
+/* On UC the message is lost and its receive waits for the next one: see resp_dgram.c. */
+static enum rox_verdict rox_send_too_long(struct rox_qp *qp)
+{
 	rox_qp_count(qp, ROX_CNT_RESP_LOC_LEN);
+	if (qp->ibqp.qp_type != IB_QPT_UC)
+		rox_recv_complete(qp, IB_WC_LOC_LEN_ERR, NULL, 0);
 	return ROX_V_LOC_LEN;
 }
 
@@ -266,11 +272,11 @@ enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 		recv->received = 0;
 	}
 	if (pkt->payload_len > recv->recv->length - recv->received)
-		return rox_send_error(qp, IB_WC_LOC_LEN_ERR);
+		return rox_send_too_long(qp);
 	err = rox_recv_place(qp, pkt);
 	if (unlikely(err))
 		return err == -EAGAIN ? rox_exec_hold(qp, pkt) :
-					rox_send_error(qp, IB_WC_LOC_PROT_ERR);
+					rox_send_prot_error(qp);
 	if (pkt->info->ext & ROX_EXT_IETH) {
 		v = rox_exec_invalidate(qp, pkt);
 		if (v)

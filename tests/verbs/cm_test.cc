@@ -5,8 +5,7 @@
 /// namespace of the second device (ROX_NS_B), where a thread creates it.
 #include <poll.h>
 
-#include "lib/cm.h"
-#include "lib/diagnose.h"
+#include "lib/cm_qp.h"
 #include "lib/pair.h"
 #include "lib/pkey.h"
 #include "lib/thread.h"
@@ -14,42 +13,6 @@
 using namespace vt;
 
 namespace {
-
-/// A QP with its own PD, CQ and memory on a CM id.
-struct CmQp {
-    CmQp(rdma_cm_id *cm_id, ibv_qp_type type)
-        : id(cm_id), pd(alloc_pd(cm_id->verbs)), cq(cm_id->verbs, 64), buffer(pd.get(), 16384)
-    {
-        ibv_qp_init_attr init = QpConfig{.type = type}.attr(cq.get(), cq.get());
-        check(rdma_create_qp(id, pd.get(), &init), "rdma_create_qp");
-        watch(id->qp);
-    }
-    ~CmQp()
-    {
-        unwatch(id->qp);
-        rdma_destroy_qp(id);
-    }
-    CmQp(const CmQp &) = delete;
-    CmQp &operator=(const CmQp &) = delete;
-
-    void post_recv(std::uint64_t wr_id, std::size_t offset, std::size_t length) const
-    {
-        ibv_sge sge = buffer.sge(offset, length);
-        ibv_recv_wr wr{wr_id, nullptr, &sge, 1};
-        ibv_recv_wr *bad = nullptr;
-        check(ibv_post_recv(id->qp, &wr, &bad), "ibv_post_recv");
-    }
-    void post(SendWr wr) const
-    {
-        ibv_send_wr *bad = nullptr;
-        check(ibv_post_send(id->qp, wr.raw(), &bad), "ibv_post_send");
-    }
-
-    rdma_cm_id *id;
-    Pd pd;
-    Cq cq;
-    Buffer buffer;
-};
 
 class CmCore : public testing::Test {
 protected:

@@ -4,6 +4,8 @@
 /// nothing else, and nothing is acknowledged), 9.8.3 (UD), 9.9.3 (responder's errors).
 #include "lib/line.h"
 
+#include "../verbs/lib/rdmatool.h"
+
 using namespace wire;
 using vt::is;
 using vt::is_error;
@@ -145,6 +147,25 @@ TEST_F(Uc, WhatCannotBeDoneIsDropped)
     works(1);
 }
 
+// As with datagrams: the message is lost, and its receive is there for the next one.
+TEST_F(Uc, LongerThanItsReceive)
+{
+    std::uint64_t before = vt::port_counter(vt::device_a(), "resp_local_length_error");
+    line->qp.post_recv(0, {inbox.sge(0, 100)});
+    go(kSendOnly, {}, pattern(104, 1));
+    go(kSendFirst, {}, pattern(kMtu, 1));
+    go(kSendMiddle, {}, pattern(kMtu, 1));
+    go(kSendLast, {}, pattern(8, 1));
+    EXPECT_EQ(vt::port_counter(vt::device_a(), "resp_local_length_error"), before + 2);
+    works(0);
+    line->qp.post_recv(1, {inbox.sge(4096, kMtu + 99)});
+    go(kSendFirst, {}, pattern(kMtu, 1));
+    go(kSendLast, {}, pattern(100, 1));
+    EXPECT_TRUE(vt::all(inbox.bytes(4096 + kMtu, 200), 0));
+    works(1);
+    EXPECT_EQ(line->qp.state(), IBV_QPS_RTS);
+}
+
 // 9.8.2: without a receive the message is lost.
 TEST_F(Uc, WithoutAReceiveTheMessageIsLost)
 {
@@ -280,15 +301,22 @@ TEST_F(Ud, WithoutAReceive)
     EXPECT_EQ(line->qp.state(), IBV_QPS_RTS);
 }
 
-// 9.9.3 has a datagram that its receive has no room for end in a completion with a local length
-// error; the QP is in ERR then.
+// 9.9.3 lets a datagram that its receive has no room for be a local error. As anybody may send it,
+// it is dropped and counted, and the receive is there for the next one.
 TEST_F(Ud, LongerThanItsReceive)
 {
+    std::uint64_t before = vt::port_counter(vt::device_a(), "resp_local_length_error");
     line->qp.post_recv(5, {inbox.sge(0, 89)});
-    line->send(datagram());
-    EXPECT_TRUE(is_error(end.recv_cq.one(), 5, IBV_WC_LOC_LEN_ERR));
+    for (std::size_t length : {50U, 51U, 1000U, 4096U})
+        line->send(datagram(length));
+    line->send(datagram(49));
+    ibv_wc wc = end.recv_cq.one();
+    EXPECT_TRUE(is(wc, 5, IBV_WC_RECV));
+    EXPECT_EQ(wc.byte_len, 89U);
+    EXPECT_TRUE(vt::filled(inbox.bytes(40, 49), 3));
     EXPECT_TRUE(vt::all(inbox.bytes(89, 200), 0));
-    EXPECT_TRUE(line->qp.reaches(IBV_QPS_ERR));
+    EXPECT_EQ(line->qp.state(), IBV_QPS_RTS);
+    EXPECT_EQ(vt::port_counter(vt::device_a(), "resp_local_length_error"), before + 4);
 }
 
 TEST_F(Ud, SendsAsItShould)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// Packets that nobody should send, to live QPs of all services: valid ones with some of their
-/// fields changed and the ICRC repaired, and raw bytes. What must hold: nothing is written but
-/// where the peer may write, QPs that are not its victims work on, and new ones can be made.
+/// fields changed and the ICRC repaired, and raw bytes; to QP 1, too, from any address. What must
+/// hold: nothing is written but where the peer may write, QPs that are not its victims work on, new
+/// ones can be made, and the RDMA CM connects.
 ///
 /// ROX_SEED repeats the choices of a run (QP numbers and keys are the device's own and differ);
 /// ROX_PACKETS says how many packets are sent.
@@ -15,6 +16,7 @@
 
 #include <unistd.h>
 
+#include "lib/cm_witness.h"
 #include "lib/line.h"
 #include "lib/random.h"
 
@@ -147,10 +149,12 @@ protected:
     std::unique_ptr<Prey> prey;
     std::vector<Victim> victims;
 
-    // Those who must not notice: two QPs without a wire and one with, in PDs of their own.
+    // Those who must not notice: two QPs without a wire and one with, in PDs of their own, and the
+    // RDMA CM.
     vt::End left{vt::device_a()};
     vt::End right{vt::device_a()};
     std::unique_ptr<Line> bystander;
+    CmWitness cm;
     vt::Buffer left_memory = left.buffer(1 << 14);
     vt::Buffer right_memory = right.buffer(1 << 14);
 
@@ -346,12 +350,16 @@ Packet Fuzz::valid_datagram(Victim &victim)
     bool gsi = random.once_in(40);
     Octets head = deth(gsi ? 0x80010000 : calm().qkey, gsi ? 1 : kPeerQpn);
     bool imm = random.once_in(3);
+    std::size_t length = !gsi ? random.below(900) : random.once_in(2) ? 256 : random.below(4097);
     Packet packet = victim.line->request(imm ? kSendOnlyImm : kSendOnly,
                                          imm ? head + word(1) : head,
-                                         pattern(gsi ? 256 : random.below(900), random.next()));
+                                         pattern(length, random.next()));
     packet.ack = false;
-    if (gsi)
+    if (gsi) {
         packet.qpn = 1;
+        if (random.once_in(8))
+            packet.opcode = random.byte();
+    }
     victim.line->psn++;
     return packet;
 }
@@ -475,7 +483,12 @@ Octets Fuzz::frame(Victim &victim)
             victim.under_way = under_way;
         }
     }
+    const Route honest = victim.line->route();
+    if (packet.qpn == 1 && random.once_in(4))
+        victim.line->route().source[random.one_of<std::size_t>({12, 13, 15})] ^= 1 +
+                                                                                 random.below(255);
     Octets bytes = victim.line->frame(packet);
+    victim.line->route() = honest;
     if (!random.once_in(12))
         return bytes;
     for (std::size_t n = 1 + random.below(4); n; n--)
@@ -557,6 +570,7 @@ void Fuzz::bystanders_work()
 {
     looks++;
     ASSERT_TRUE(prey->unharmed());
+    ASSERT_NO_THROW(cm.connects());
     std::size_t length = 1 + random.below(4096);
     vt::fill(left_memory.bytes(0, length), looks);
     right.qp->post_recv(1, {right_memory.sge(0, 4096)});

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/// @file
+/// QP 1, which all programs' RDMA CM shares and which anybody on the network can send to. Whatever
+/// comes, connections can be made. IBTA volume 1, 13.4.2: a MAD has 256 bytes.
+#include <array>
+
+#include "lib/cm_witness.h"
+#include "lib/line.h"
+
+#include "../verbs/lib/rdmatool.h"
+
+using namespace wire;
+
+namespace {
+
+constexpr std::uint32_t kGsiQkey = 0x80010000;
+constexpr std::size_t kMad = 256;
+/// Receives that the RDMA core keeps at QP 1.
+constexpr std::size_t kGsiReceives = 512;
+
+class Gsi : public WireTest {
+protected:
+    void SetUp() override
+    {
+        WireTest::SetUp();
+        open(IBV_QPT_UD);
+    }
+    void TearDown() override
+    {
+        EXPECT_NO_THROW(cm.connects());
+        WireTest::TearDown();
+    }
+
+    /// A datagram to QP 1 with that many bytes, all of them 0 but what @p head has.
+    Packet datagram(std::size_t length, std::uint8_t op = kSendOnly, const Octets &head = {}) const
+    {
+        Octets extension = deth(kGsiQkey, 1);
+        Octets payload = head;
+        payload.resize(length);
+        Packet packet = line->request(op, op == kSendOnlyImm ? extension + word(1) : extension,
+                                      payload);
+        packet.qpn = 1;
+        return packet;
+    }
+    void send(const std::vector<Packet> &packets)
+    {
+        line->send(packets);
+        peer.drain();
+        ASSERT_NO_THROW(cm.connects());
+    }
+    std::uint64_t counted(const char *name) const { return vt::port_counter(vt::device_a(), name); }
+
+    CmWitness cm;
+};
+
+TEST_F(Gsi, ConnectsAtAll)
+{
+    ASSERT_NO_THROW(cm.connects());
+}
+
+// The first datagram that is longer than the receive behind it ended the RDMA CM of the device.
+TEST_F(Gsi, OneByteMoreThanAMad)
+{
+    std::uint64_t before = counted("rx_malformed");
+    send({datagram(kMad + 1)});
+    EXPECT_EQ(counted("rx_malformed"), before + 1);
+}
+
+TEST_F(Gsi, AnyLength)
+{
+    std::vector<Packet> packets;
+    for (std::size_t length = 0; length <= 4096; length += length < 300 ? 1 : 61)
+        for (std::uint8_t op : {kSendOnly, kSendOnlyImm})
+            packets.push_back(datagram(length, op));
+    packets.push_back(datagram(4096));
+    send(packets);
+}
+
+TEST_F(Gsi, AnyOpcode)
+{
+    std::vector<Packet> packets;
+    for (unsigned op = 0; op < 256; op++)
+        for (std::size_t length : {std::size_t{0}, kMad, kMad + 4}) {
+            Packet packet = line->request(0, {}, Octets(length + 28));
+            packet.opcode = static_cast<std::uint8_t>(op);
+            packet.qpn = 1;
+            packets.push_back(packet);
+        }
+    send(packets);
+}
+
+// MADs of all classes, versions and methods: what is nobody's is dropped, and its receive comes
+// back.
+TEST_F(Gsi, AnyClass)
+{
+    for (unsigned method : {0x01U, 0x02U, 0x03U, 0x81U, 0x92U, 0xffU}) {
+        std::vector<Packet> packets;
+        for (unsigned management_class = 0; management_class < 256; management_class++)
+            for (unsigned version : {1U, 2U, 0x80U})
+                packets.push_back(datagram(kMad, kSendOnly,
+                                           {1, static_cast<std::uint8_t>(management_class),
+                                            static_cast<std::uint8_t>(version),
+                                            static_cast<std::uint8_t>(method)}));
+        ASSERT_NO_FATAL_FAILURE(send(packets));
+    }
+}
+
+// More than there are receives, of a class that the core answers to nobody.
+TEST_F(Gsi, Flood)
+{
+    std::vector<Packet> packets(4 * kGsiReceives, datagram(kMad, kSendOnly, {1, 0x30, 1, 1}));
+    for (int i = 0; i < 4; i++)
+        ASSERT_NO_FATAL_FAILURE(send(packets));
+}
+
+// From addresses that are not on the link, nobody's, and the device's own.
+TEST_F(Gsi, AnySource)
+{
+    std::vector<Octets> frames;
+    const Route honest = line->route();
+    for (std::array<std::uint8_t, 4> from : {std::array<std::uint8_t, 4>{10, 0, 0, 77},
+                                             {192, 0, 2, 1},
+                                             {127, 0, 0, 1},
+                                             {0, 0, 0, 0},
+                                             {255, 255, 255, 255},
+                                             {224, 0, 0, 1},
+                                             {10, 0, 0, 1}})
+        for (std::size_t length : {std::size_t{0}, kMad - 1, kMad, kMad + 1, std::size_t{1000}}) {
+            std::copy(from.begin(), from.end(), line->route().source.end() - 4);
+            frames.push_back(line->frame(datagram(length)));
+        }
+    line->route() = honest;
+    peer.send_all(frames);
+}
+
+} // namespace
