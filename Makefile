@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Every verb of the project. The usual ones:
+# All targets of the project. The usual ones:
 #
 #   make [KVER=6.1|6.12|`uname -r`] [KDIR=headers]    module and provider
 #   make demo, make check, make check-quick, make vm
@@ -14,20 +14,25 @@ SHELL := /bin/bash
 
 export ROX_BUILD := $(abspath $(or $(ROX_BUILD),build))
 BUILD := $(ROX_BUILD)
-DESTDIR ?=
-INCLUDEDIR ?= /usr/include
+include paths.mk
+# Only `make deps`, `make demo` and `make check` install what is missing: they set ROX_INSTALL. All others say what
+# is missing. Developers build with WERROR=1, as `make check` does.
+demo check check-%: export ROX_INSTALL := 1
+check check-%: export WERROR := 1
+# A line for recipes that need some of the packages that scripts/deps knows.
+needs_deps = @scripts/deps --quick $(if $(ROX_INSTALL),,--check)
 
-# The kernels that `make check` tests on, and the one of the quick verbs. "uml" is our
-# own build for KUnit, as is "debug", which takes longer (scripts/roxvm/debugkernel.py).
+# The kernels of `make check`, of `make check-all`, and of the quick targets. "uml" is User Mode Linux with KUnit, built
+# here; "debug", "debug-rt" and "kcsan" take longer to build (scripts/roxvm/debugkernel.py).
 KERNELS ?= 6.1 6.12 uml
-ALL_KERNELS ?= 6.1 6.12 uml debug
-built_kernels := debug uml
-# A line of a recipe that needs that kernel.
+ALL_KERNELS ?= 6.1 6.12 6.12-rt 7.3 7.3-cloud 6.12-arm64 uml debug debug-rt kcsan
+built_kernels := debug debug-rt kcsan uml
+# A line for recipes that need a kernel which may have to be built.
 built_first = $(if $(filter $(built_kernels),$1),@$(MAKE) --no-print-directory kernel-$1)
 QUICK_KERNEL ?= 6.12
 
 # The kernel to build for. A series ("6.1") means the newest one in the cache.
-# Looked up only by the targets that need it, and then once.
+# Targets that need it look it up once.
 ifdef KDIR
 find_kver = $(or $(KVER),$(shell $(MAKE) -s --no-print-directory -C $(KDIR) kernelrelease))
 else
@@ -38,9 +43,10 @@ kdir = $(eval kdir := $(or $(KDIR),$(shell scripts/kernels kdir $(kver))))$(or \
 	$(kdir),$(error no headers for kernel $(kver): name one with KVER= (6.1, 6.12) or KDIR=))
 
 module_dir = $(BUILD)/$(kver)
-updates = $(DESTDIR)/lib/modules/$(kver)/updates
+moduledir ?= /lib/modules/$(kver)/updates
+updates = $(DESTDIR)$(moduledir)
 
-.PHONY: all module provider tests deps deps-quick deps-build help
+.PHONY: all module provider tools tests deps deps-quick deps-there help
 all: provider module
 
 help:
@@ -48,90 +54,117 @@ help:
 
 ## make                 the module (KVER= or KDIR=, else the running kernel) and the provider
 ## make module|provider|tests    one of them, or the test programs (TESTS=groups)
-module: deps-build
+## make tools           rox-doctor, roxtop and rox-cap; make install-tools, make uninstall-tools
+module:
+	@scripts/needs module
 	@scripts/build-module $(kver) $(kdir) $(module_dir) $(KMAKEFLAGS)
 
-provider: deps-build
+provider:
+	@scripts/needs provider
 	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace all
 
-tests: deps-quick
+tools:
+	@scripts/needs tools
+	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools all
+
+tests: deps-there
 	@$(MAKE) --no-print-directory -C tests BUILD=$(BUILD)/tests $(or $(TESTS),all)
 
-## make deps            install what is missing: packages, kernels for the VMs
+## make deps            install what is missing: packages, kernels for the VMs (FOR="lint bench ...": for these)
 deps:
-	@scripts/deps
+	@scripts/deps $(FOR)
 
-# Quick when nothing is missing; plain `make` wants the compiler, not QEMU.
+# Quick if nothing is missing.
 deps-quick:
 	@scripts/deps --quick
 
-deps-build:
-	@scripts/deps --quick build
+deps-there:
+	$(needs_deps)
 
 ## make kernel-uml      User Mode Linux with KASAN, lockdep, KUnit, ...: 10 to 12 CPU minutes, once
 ## make kernel-debug    the same for x86 machines: 20 CPU minutes, once
-.PHONY: kernel-debug kernel-uml
-kernel-debug kernel-uml: kernel-%:
-	@scripts/deps --quick kernel
+## make kernel-debug-rt, kernel-kcsan    that with PREEMPT_RT, or with KCSAN: as long
+.PHONY: $(built_kernels:%=kernel-%)
+$(built_kernels:%=kernel-%): kernel-%:
+	$(needs_deps) kernel
 	@scripts/kernels fetch $*
 
 # -- installation ----------------------------------------------------------
 
 ## make install         into DESTDIR= for KVER=; depmod only without DESTDIR
-.PHONY: install uninstall
-install:
+.PHONY: install install-module uninstall
+install: install-module
+	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace install
+	$(if $(DESTDIR),,depmod $(kver))
+
+install-module:
 	@test -f $(module_dir)/rox.ko || { \
 		echo "nothing is built for $(kver): run make KVER=$(kver)" >&2; exit 1; }
 	install -D -m 644 $(module_dir)/rox.ko $(updates)/rox.ko
-	install -D -m 644 include/uapi/rdma/rox-abi.h $(DESTDIR)$(INCLUDEDIR)/rdma/rox-abi.h
-	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace DESTDIR=$(DESTDIR) install
-	$(if $(DESTDIR),,depmod $(kver))
+	install -D -m 644 include/uapi/rdma/rox-abi.h $(DESTDIR)$(includedir)/rdma/rox-abi.h
 
 ## make uninstall       undo make install (same DESTDIR= and KVER=)
 uninstall:
-	rm -f $(updates)/rox.ko $(DESTDIR)$(INCLUDEDIR)/rdma/rox-abi.h
+	rm -f $(updates)/rox.ko $(DESTDIR)$(includedir)/rdma/rox-abi.h
 	-rmdir --ignore-fail-on-non-empty $(updates) 2>/dev/null
-	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace DESTDIR=$(DESTDIR) uninstall
+	@$(MAKE) --no-print-directory -C userspace OUT=$(BUILD)/userspace uninstall
 	$(if $(DESTDIR),,depmod $(kver))
+
+.PHONY: install-tools uninstall-tools
+install-tools uninstall-tools:
+	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools $(@:-tools=)
+
+## make deb             Debian packages for bookworm and trixie, each built in a clean root (DEB_RELEASES=)
+.PHONY: deb
+deb:
+	$(needs_deps) deb
+	@scripts/deb $(DEB_RELEASES)
 
 # -- tests -----------------------------------------------------------------
 
-check_groups := lint unit verbs wire apps stacks interop pair life net hostile install kunit kusers
+check_groups := lint unit verbs wire apps stacks interop pair life net hostile install roots packages kunit kusers tools
 
 ## make check           the gate, which CI runs: the core of every group on KERNELS= (6.1 6.12 uml), a quarter of an hour
-## make check-all       every group in full on ALL_KERNELS= (6.1 6.12 uml debug): hours (GROUPS="verbs net": some)
-## make check-quick     host units, the core of verbs and apps, one kernel
-## make check-GROUP     one group in full: lint unit verbs wire apps stacks interop pair life net hostile install kunit kusers
-.PHONY: check check-all check-quick $(check_groups:%=check-%)
+## make check-all       every group in full on ALL_KERNELS=, with debug, RT, KCSAN, 4 and 8 CPUs: a night (GROUPS="verbs net":
+##                      some; RESUME=1: without what has passed before with this commit)
+## make check-quick     unit tests, the core of verbs and apps, one kernel
+## make check-GROUP     one group in full: lint unit verbs wire apps stacks interop pair life net hostile install roots
+##                      packages kunit kusers tools
+## make check-GROUP CPUS=8    in guests of 8 CPUs
+## make check-record    write their results to Documentation/results.md
+.PHONY: check check-all check-quick check-record $(check_groups:%=check-%)
 check: deps-quick
 	@scripts/check --kernels "$(KERNELS)"
 
 check-all: deps-quick
-	@scripts/check --tier all --kernels "$(ALL_KERNELS)" $(GROUPS)
+	@scripts/check --tier all $(if $(RESUME),--resume) --kernels "$(ALL_KERNELS)" $(GROUPS)
+
+check-record:
+	@scripts/check --record
 
 check-quick: deps-quick
 	@scripts/check --kernels "$(QUICK_KERNEL)" unit verbs apps
 
 check-kunit: KERNELS := uml
 $(check_groups:%=check-%): check-%: deps-quick
-	@scripts/check --tier all --kernels "$(KERNELS)" $*
+	@scripts/check --tier all --kernels "$(KERNELS)" --cpus $(or $(CPUS),0) $*
 
 ## make fuzz            hostile packets on a kernel with KASAN (PACKETS=2000000, SEED=, FUZZ_KERNEL=uml)
 PACKETS ?= 2000000
 FUZZ_KERNEL ?= uml
 .PHONY: fuzz
-fuzz: deps-quick
+fuzz: deps-there
 	$(call built_first,$(FUZZ_KERNEL))
 	@$(MAKE) --no-print-directory KVER=$(FUZZ_KERNEL) module provider
 	@$(MAKE) --no-print-directory tests TESTS=wire
 	ROX_PACKETS=$(PACKETS) ROX_SEED=$(SEED) ROX_LIMIT=7200 \
 		scripts/vm --kernel $(FUZZ_KERNEL) --timeout 86400 --mem 3072 -- tests/wire/run fuzz
 
-## make coverage        the part of the module that a group executes (COVERAGE="wire fuzz", or --lines wire, hostile ...)
+## make coverage        which lines of the module a group executes (COVERAGE="wire fuzz", or --lines wire, hostile ...)
 COVERAGE ?= wire
 coverage_build := $(BUILD)/coverage
 .PHONY: coverage
-coverage: deps-quick
+coverage: deps-there
 	$(call built_first,uml)
 	@$(MAKE) --no-print-directory ROX_BUILD=$(coverage_build) KVER=uml KMAKEFLAGS=GCOV_PROFILE=y module provider
 	@$(MAKE) --no-print-directory ROX_BUILD=$(coverage_build) tests TESTS="$(filter $(check_groups),$(COVERAGE))"
@@ -149,25 +182,25 @@ soak_build = @$(MAKE) --no-print-directory KVER=$(SOAK_KERNEL) module provider &
 .PHONY: soak soak-connections soak-mix
 soak: soak-connections soak-mix
 
-soak-connections: deps-quick
+soak-connections: deps-there
 	$(call built_first,$(SOAK_KERNEL))
 	$(soak_build)
 	ROX_IN_TURN=$(IN_TURN) ROX_LIMIT=43200 \
 		scripts/vm --kernel $(SOAK_KERNEL) --timeout 86400 -- tests/verbs/run cm_many
 	scripts/vm --kernel $(SOAK_KERNEL) --timeout 3600 -- tests/apps/run "cmtime -c 1000"
 
-soak-mix: deps-quick
+soak-mix: deps-there
 	$(call built_first,$(SOAK_KERNEL))
 	$(soak_build)
 	ROX_SECONDS=$(soak_seconds) ROX_SEED=$(SEED) \
 		scripts/vm --kernel $(SOAK_KERNEL) --timeout $(soak_limit) --pause 60,3 -- tests/soak/run
 
-## make life-debug      TIMES=100 removals of each kind, faults of each kind, in mid-traffic (PARTS="remove shake", LIFE_KERNEL=uml)
+## make life-debug      TIMES=100 removals and faults of each kind during traffic (PARTS="remove shake", LIFE_KERNEL=uml)
 LIFE_KERNEL ?= uml
 PARTS ?= remove shake
 TIMES ?= 100
 .PHONY: life-debug
-life-debug: deps-quick
+life-debug: deps-there
 	$(call built_first,$(LIFE_KERNEL))
 	@$(MAKE) --no-print-directory KVER=$(LIFE_KERNEL) module provider
 	@$(MAKE) --no-print-directory tests TESTS=life
@@ -177,7 +210,7 @@ life-debug: deps-quick
 ## make demo            two namespaces, stock programs between them, in one VM
 ## make vm              a shell in a VM with rox between two namespaces
 .PHONY: demo vm
-demo vm: deps-quick
+demo vm: deps-there
 	@$(MAKE) --no-print-directory KVER=$(or $(KVER),$(QUICK_KERNEL)) all
 	@scripts/$(if $(filter demo,$@),demo,vm-shell) $(or $(KVER),$(QUICK_KERNEL))
 
@@ -185,16 +218,27 @@ demo vm: deps-quick
 
 ## make bench           rox beside rdma_rxe, siw and TCP (QUICK=1: the core; CHECK=1: fail below a target)
 ## make profile         where the time goes, PROFILE="write_bw --size 65536 --setting veth" (scripts/bench profile -h)
-.PHONY: bench profile
-bench: deps-quick
-	@scripts/deps --quick bench
+## make count           instructions of a message, counted by a plugin of QEMU (ONLY="veth rox": some; CHECK=1)
+.PHONY: bench count profile
+bench: deps-there
+	$(needs_deps) bench
 	@scripts/bench run $(if $(QUICK),--quick) $(if $(CHECK),--check) $(if $(BOOTS),--boots "$(BOOTS)")
 
-profile: deps-quick
-	@scripts/deps --quick bench
+count: deps-there
+	$(needs_deps) bench
+	@scripts/bench count $(if $(CHECK),--check) $(if $(ONLY),--only "$(ONLY)")
+
+profile: deps-there
+	$(needs_deps) bench
 	@scripts/bench profile $(PROFILE)
 
 # -- upkeep ----------------------------------------------------------------
+
+## make matrix          build for Debian's kernels, flavours and processors, no guests (ONLY="7.3 arm64": some)
+.PHONY: matrix
+matrix:
+	$(needs_deps) matrix
+	@scripts/matrix $(ONLY)
 
 ## make lint            checkpatch, sparse, W=1, clang-format, clang-tidy, shellcheck
 ## make lint-quick      the part of it that takes seconds, which is in make check, too
@@ -202,13 +246,13 @@ profile: deps-quick
 ## make clean           remove everything that was built
 .PHONY: lint lint-quick format clean
 format:
-	@scripts/deps --quick lint
-	git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.hpp' 'userspace/*.h' 'tests/*.h' \
-		'tools/*.h' | xargs clang-format -i
+	$(needs_deps) lint
+	git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.hpp' 'userspace/*.h' 'tests/*.h' | \
+		xargs clang-format -i
 
 lint:
-	@scripts/deps --quick lint
-	@scripts/lint $(filter-out $(built_kernels),$(KERNELS))
+	$(needs_deps) lint
+	@scripts/lint $(filter-out $(built_kernels) %-rt,$(KERNELS))
 
 lint-quick: deps-quick
 	@scripts/lint --quick

@@ -6,55 +6,28 @@
 #include <rdma/rdma_netlink.h>
 
 #include "link.h"
+#include "mem/mem.h"
 #include "net/net.h"
 #include "transport/transport.h"
-#include "verbs/odp.h"
-#include "verbs/verbs.h"
 
 MODULE_DESCRIPTION("Software RoCE v2 device");
 MODULE_LICENSE("GPL");
 MODULE_ALIAS_RDMA_LINK("rox");
 
-struct workqueue_struct *rox_wq;
-struct workqueue_struct *rox_retry_wq;
-
-static void rox_wqs_free(void)
-{
-	destroy_workqueue(rox_retry_wq);
-	destroy_workqueue(rox_wq);
-}
-
-/* Unbound: a burst that had to wait should not wait for a busy CPU as well. */
-static int __init rox_wqs_alloc(void)
-{
-	rox_wq = alloc_workqueue("rox", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
-	if (!rox_wq)
-		return -ENOMEM;
-	rox_retry_wq = alloc_ordered_workqueue("rox_retry", WQ_MEM_RECLAIM);
-	if (!rox_retry_wq) {
-		destroy_workqueue(rox_wq);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
 static int __init rox_init(void)
 {
 	int err;
 
-	err = rox_wqs_alloc();
+	err = rox_sides_init();
 	if (err)
 		return err;
-	err = rox_engine_init();
-	if (err)
-		goto free_wqs;
 	err = rox_odp_init();
 	if (err)
-		goto exit_engine;
+		goto exit_sides;
 	err = rox_qp_table_init();
 	if (err)
 		goto exit_odp;
-	err = rox_net_init();
+	err = rox_net_init(&rox_transport_ops);
 	if (err)
 		goto free_qp_table;
 	err = rox_link_init();
@@ -74,10 +47,8 @@ free_qp_table:
 	rox_qp_table_exit();
 exit_odp:
 	rox_odp_exit();
-exit_engine:
-	rox_engine_exit();
-free_wqs:
-	rox_wqs_free();
+exit_sides:
+	rox_sides_exit();
 	return err;
 }
 
@@ -89,9 +60,8 @@ static void __exit rox_exit(void)
 	rox_net_exit();
 	rox_qp_table_exit();
 	rox_odp_exit();
-	rox_engine_exit();
-	rox_wqs_free();
-	/* Callbacks of call_rcu() are code of this module. */
+	rox_sides_exit();
+	/* Wait for callbacks of call_rcu(), which run code of this module. */
 	rcu_barrier();
 }
 

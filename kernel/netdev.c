@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device follows its netdev: carrier and admin state are the port state, the
- * MTU gives the active MTU, and a netdev that goes away, be it into another
- * namespace, takes the device with it.
+ * A device follows its netdev. Carrier and admin state become the port state, the
+ * MTU gives the active MTU. When the netdev is unregistered or moves to another
+ * namespace, the device is removed.
  */
+#include <linux/ethtool.h>
 #include <linux/if_arp.h>
 #include <linux/inetdevice.h>
 #include <linux/notifier.h>
@@ -11,22 +12,39 @@
 #include <rdma/ib_addr.h>
 
 #include "link.h"
-#include "verbs/mcast.h"
+#include "verbs/verbs.h"
+
+/*
+ * For congestion control: the rate of a line. A netdev without hardware, as veth, reports a speed
+ * that means nothing.
+ */
+static u64 rox_line_rate(struct net_device *ndev)
+{
+	struct ethtool_link_ksettings settings = {};
+
+	if (!ndev || !ndev->dev.parent || ndev->reg_state != NETREG_REGISTERED ||
+	    __ethtool_get_link_ksettings(ndev, &settings) || !settings.base.speed ||
+	    settings.base.speed == (u32)SPEED_UNKNOWN)
+		return ROX_CC_RATE_MAX;
+	return min_t(u64, (u64)settings.base.speed * ROX_CC_MBIT, ROX_CC_RATE_MAX);
+}
 
 bool rox_port_refresh(struct rox_dev *dev)
 {
-	const struct net_device *ndev = dev->ndev;
-	enum ib_mtu mtu = iboe_get_mtu(ndev->mtu);
+	struct net_device *ndev = rtnl_dereference(dev->net.ndev);
+	enum ib_mtu mtu = ndev ? iboe_get_mtu(ndev->mtu) : 0;
 	bool up, changed;
 
-	/* Without room for the smallest RoCE packet there is no port to speak of. */
-	up = netif_running(ndev) && netif_carrier_ok(ndev) && mtu;
+	/* The port is down if the MTU is too small for RoCE. */
+	up = ndev && netif_running(ndev) && netif_carrier_ok(ndev) && mtu;
 
 	spin_lock_bh(&dev->port_lock);
 	changed = up != dev->port_up;
 	dev->port_up = up;
-	dev->mtu = mtu ?: IB_MTU_256;
+	/* Some readers do not take the lock. */
+	WRITE_ONCE(dev->mtu, mtu ?: IB_MTU_256);
 	spin_unlock_bh(&dev->port_lock);
+	WRITE_ONCE(dev->cc.line_rate, rox_line_rate(ndev));
 	return changed;
 }
 
@@ -39,7 +57,9 @@ static void rox_port_update(struct rox_dev *dev)
 
 	if (!rox_port_refresh(dev))
 		return;
-	/* Not registered yet or not any more: nobody to tell. */
+	if (!dev->port_up)
+		rox_count(&dev->stats, ROX_CNT_LINK_DOWNED);
+	/* A device that is not registered has no listeners. */
 	if (!ib_device_try_get(&dev->ibdev))
 		return;
 	event.event = dev->port_up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
@@ -51,12 +71,12 @@ void rox_report_port_event(struct ib_device *ibdev, struct net_device *ndev,
 			   unsigned long event)
 {
 	/*
-	 * Having this op keeps the core from announcing the event: our notifier
-	 * does, for bonds too, which the core leaves out.
+	 * With this op the core does not dispatch the event. Our notifier does, also
+	 * for bonds, which the core omits.
 	 */
 }
 
-/* Events with which multicast memberships are lost, or can be had again. */
+/* Can the event end multicast memberships, or allow to join again? */
 static bool rox_concerns_mcast(unsigned long event)
 {
 	switch (event) {
@@ -76,7 +96,7 @@ static int rox_netdev_event(struct notifier_block *nb, unsigned long event, void
 	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
 	struct rox_dev *dev;
 
-	/* Of any netdev: it may be one that is stacked on a device's. */
+	/* Consider events of all netdevs: one may be stacked on a device's netdev. */
 	if (rox_concerns_mcast(event))
 		rox_link_for_each(rox_mcast_refresh);
 
@@ -85,21 +105,13 @@ static int rox_netdev_event(struct notifier_block *nb, unsigned long event, void
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
 	case NETDEV_CHANGEMTU:
-	case NETDEV_UNREGISTER:
+		rox_link_each(ndev, rox_port_update);
 		break;
-	default:
-		return NOTIFY_DONE;
+	case NETDEV_UNREGISTER:
+		while ((dev = rox_link_find(ndev)))
+			rox_link_remove_later(dev);
+		break;
 	}
-
-	dev = rox_link_find(ndev);
-	if (!dev)
-		return NOTIFY_DONE;
-	if (event == NETDEV_UNREGISTER) {
-		rox_link_remove_later(dev);
-		return NOTIFY_DONE;
-	}
-	rox_port_update(dev);
-	put_device(&dev->ibdev.dev);
 	return NOTIFY_DONE;
 }
 
@@ -108,19 +120,13 @@ static struct notifier_block rox_netdev_nb = {
 };
 
 /*
- * Addresses become GIDs by the core's own notifiers, which pass lo over: there
- * the core is asked to look again. Atomic context. A GID whose address has
- * gone stays until the link is deleted.
+ * The core's notifiers turn addresses into GIDs, but ignore lo. So ask the core to rescan lo. A
+ * GID of lo stays until the link is deleted, even if its address is removed. Atomic context.
  */
 static void rox_addr_event(struct net_device *ndev, unsigned long event)
 {
-	struct ib_device *ibdev;
-
-	if (event != NETDEV_UP || ndev->type != ARPHRD_LOOPBACK)
-		return;
-	ibdev = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)ROX_DRIVER_ID);
-	if (ibdev)
-		rox_link_rescan_later(to_rox_dev(ibdev));
+	if (event == NETDEV_UP && ndev->type == ARPHRD_LOOPBACK)
+		rox_link_rescan_lo();
 }
 
 static int rox_inetaddr_event(struct notifier_block *nb, unsigned long event, void *ptr)

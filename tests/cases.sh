@@ -5,24 +5,23 @@
 #
 #   TIER SECONDS [-m BYTES] SERVER COMMAND [:: CLIENT COMMAND]
 #
-#   TIER     q: the core, run by `make check-quick` too; f: the full run only; l: the full run only,
-#            and not in a brief one (ROX_BRIEF in the environment), for what takes longest; w: as l,
-#            but not on one device, where a like case runs
-#   SECONDS  the time limit of each side
-#   BYTES    the payload that the devices must have sent between them when both have ended
-#   A SERVER COMMAND that begins with -k belongs to a server that never ends by itself.
+#   TIER     q: the core, also run by `make check-quick`; f: the full run only; l: the full run only,
+#            but not a brief one (ROX_BRIEF in the environment), for the longest cases; w: as l, but
+#            not on one device, where a similar case runs
+#   SECONDS  the time limit of each program
+#   BYTES    the payload that both devices together must have sent when both programs have ended
+#   A SERVER COMMAND that begins with -k belongs to a server that does not end by itself.
 #   Without :: the client's command is the server's, followed by the server's address.
 #
-# @ip and @ip6 stand for the server's addresses, @dev and @gid for a side's own device and the index
-# of its IPv4 GID, @other-dev and @other-ip for the other side's device and address. A command may begin with variables for
-# the environment (NAME=value), and a word that case_short has stands for the words there. Options
-# that name the device (and for ibv_* the GID index) are added by the program's name. The first word
-# after the program must be an option or an address: that is where they go.
+# @ip and @ip6 stand for the server's addresses, @dev and @gid for the program's own device and the
+# index of its IPv4 GID, @other-dev and @other-ip for the device and address of the other program. A
+# command may begin with environment variables (NAME=value). A word that is a key of case_short stands
+# for the words there. After the program's name the options that name the device (and for ibv_* the
+# GID index) are inserted, so the first word after it must be an option or an address.
 #
-# The caller says who the sides are: $SERVER_DEV and $CLIENT_DEV are RDMA devices, $SERVER_GID and
-# $CLIENT_GID the GID indices of ibv_* there if they cannot be looked up here, $CLIENT_IP is the
-# client's address, case_runner is a function with the arguments of run_pair, and case_pair_options
-# has more options for it.
+# The caller sets $SERVER_DEV and $CLIENT_DEV, the RDMA devices; $SERVER_GID and $CLIENT_GID, their GID
+# indices for ibv_* if they cannot be looked up here; $CLIENT_IP, the client's address; case_runner, a
+# function with the arguments of run_pair; and case_pair_options, more options for it.
 
 SERVER_DEV=$ROX1
 CLIENT_DEV=$ROX2
@@ -32,8 +31,8 @@ case_runner=run_pair
 case_pair_options=()
 declare -A case_short=()
 
-# Makes the array `words` from a side's device, its GID index, the other side's device and address,
-# and its command; sets program.
+# Sets `program` and the array `words` from the program's device and GID index, the other program's
+# device and address, and the command.
 case_words() {
 	local dev=$1 gid=$2 other_dev=$3 other_ip=$4 word options=() rest=()
 	shift 4
@@ -57,7 +56,7 @@ case_words() {
 	done
 }
 
-# Puts in place of @names in words[word] what they stand for.
+# Replaces the @names in words[word].
 case_word() {
 	local value=${words[word]}
 	[[ $value == *@* ]] || return 0
@@ -70,7 +69,7 @@ case_word() {
 	words[word]=$value
 }
 
-# What a client that has done its work has printed.
+# The pattern of a line that a successful client prints.
 case_expected() {
 	case $1 in
 	ib_*) echo '^ +[0-9]+ +[0-9]+ +[0-9]+\.[0-9]+ ' ;;
@@ -89,35 +88,74 @@ case_expected() {
 	esac
 }
 
-# Some programs print that they failed and end with 0 all the same.
+# Some programs print an error but end with 0.
 case_refused='invalid data|mismatch|[Ff]ailure|[Ff]ailed|[Cc]ouldn.t|[Uu]nable to|error: |verify.*error'
 
 case_output_check() {
-	local program=$1 output=$2 file matched
+	local program=$1 output=$2 file matched expected
 	for file in "$output" "$ROX_TMP/server.out"; do
 		! line_matches "$case_refused" "$file" || {
 			echo "a program ended with 0 but says: $matched"
 			return 1
 		}
 	done
-	line_matches "$(case_expected "$program")" "$output" && return 0
+	expected=$(case_expected "$program")
+	[[ $program != ib_* ]] || case_clock_measured "$output" || expected='^ +[0-9]+ +[0-9]+ .*-?(inf|nan|[0-9]\.[0-9])'
+	line_matches "$expected" "$output" && return 0
 	echo "the client ended with 0 and has not printed its result"
 	return 1
 }
 
-# Before it begins perftest measures the CPU's clock against the time of day. On a busy host it may
-# give up, and prints times of "inf".
+# perftest first calibrates the CPU's clock against the time of day. On a busy host that may fail; then
+# it prints times of "inf" for correct transfers.
 case_clock_measured() {
-	! grep -qs '^Correlation coefficient r^2: .* < ' "$1" "$ROX_TMP/server.out"
+	! line_matches '^Correlation coefficient r\^2: .* < ' "$1" &&
+		! line_matches '^Correlation coefficient r\^2: .* < ' "$ROX_TMP/server.out"
 }
 
-# With -R perftest makes two connections, and the server listens for the second one when the first one
-# is up. On a busy host the client may be quicker, and is told what is true: there is no such service.
-case_service_found() {
-	! grep -Eqs 'RDMA_CM_EVENT_(UNREACHABLE; error: 1|REJECTED; error: 8)\.' "$1"
+# With -R perftest makes two connections, and the server listens for the second one only when the first
+# one is up. On a busy host the client may be faster and is rejected, because there is no such service.
+case_too_early() {
+	local program=$1 output=$2
+	shift 2
+	[[ $program == ib_* && " $* " == *' -R '* ]] &&
+		line_matches 'RDMA_CM_EVENT_(UNREACHABLE; error: 1|REJECTED; error: 8)\.' "$output"
 }
 
-# What both devices have sent, in bytes.
+# ib_send_lat with -e looks at a send completion even if it has polled none, because the event was that of
+# the other CQ. The message of the peer came before the ACK then. No status has such a number.
+case_status_of_nothing() {
+	local program=$1 output=$2
+	shift 2
+	[[ $program == ib_send_lat && " $* " == *' -e '* ]] &&
+		line_matches '^ *Failed status (-[0-9]+|[0-9]{3,}):' "$output"
+}
+
+# rdma_rxe (mended after 6.12.95) executes a packet once more if its QP goes to ERR right behind the completion, and so uses up
+# a receive; the one that the program posts for it is never flushed. rping's client has had all of its answers by then: it
+# disconnects, and waits for that flush until its limit.
+case_rxe_flushes_not() {
+	local program=$1 output=$2
+	[[ $program == rping && $CLIENT_DEV == rxe* ]] &&
+		line_matches '^client DISCONNECT EVENT' "$output" &&
+		line_matches '^client ended with 124, server with 0:' "$output"
+}
+
+# Sets `why` and succeeds if the failure is one of these three. Only then a case is repeated.
+case_repeats() {
+	local program=$1 output=$2
+	if case_too_early "$@"; then
+		why="perftest's client came before its server's second listener"
+	elif case_status_of_nothing "$@"; then
+		why="perftest looked at a completion that it had not polled"
+	elif case_rxe_flushes_not "$program" "$output"; then
+		why="rdma_rxe executed a SEND again in ERR, and did not flush a receive"
+	else
+		return 1
+	fi
+}
+
+# The bytes that both devices have sent.
 case_sent() {
 	local dev sum=0
 	for dev in "$SERVER_DEV" "$CLIENT_DEV"; do
@@ -128,7 +166,7 @@ case_sent() {
 
 exec {case_output}>&1
 
-# Runs a case: seconds, server's words, ::, client's words.
+# Runs a case: seconds, options, server's words, ::, client's words.
 case_run() {
 	local seconds=$1 options=() server=() client=() words=() output=$ROX_TMP/client.out status=0 try
 	local program least=0 before=0 why
@@ -148,15 +186,9 @@ case_run() {
 			-- "${server[@]}" -- "${client[@]}" >"$output" 2>&1 || status=$?
 		((status != 0)) || case_output_check "$program" "$output" >>"$output" || status=1
 		((status != 0)) || break
-		if ! case_clock_measured "$output"; then
-			why="perftest could not measure the guest's clock"
-		elif [[ $program == ib_* ]] && ! case_service_found "$output"; then
-			why="perftest's client came before its server's second listener"
-		else
-			break
-		fi
+		((try < 3)) && case_repeats "$program" "$output" "${client[@]}" || break
 		# scripts/check counts these lines. Standard output belongs to the case.
-		((try == 3)) || echo "# again: $why" >&"$case_output"
+		echo "# again: $why" >&"$case_output"
 	done
 	if ((status == 0 && least)) && (($(case_sent) - before < least)); then
 		echo "the devices have sent $(($(case_sent) - before)) bytes, not $least"
@@ -167,7 +199,8 @@ case_run() {
 	return "$status"
 }
 
-# Runs the table on standard input: a prefix for the names, q or f, a pattern for the names.
+# Runs the table on standard input. Arguments: a prefix for the names, the tier q or f, and a string
+# that the name must contain.
 case_table() {
 	local prefix=$1 wanted=$2 pattern=$3 tier seconds command words start
 	part_wanted "table" || return 0

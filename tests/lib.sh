@@ -6,46 +6,48 @@
 # Results (TAP, counted by scripts/check):
 #   tap_ok NAME / tap_not_ok NAME [REASON] / tap_skip NAME REASON
 #   tap_run NAME COMMAND...   ok if the command succeeds; if not, its output follows as comments
-#   tap_done                  the plan; returns 1 if anything failed. End a script with it.
+#   tap_done                  prints the plan; returns 1 if anything failed. A script ends with it.
+#   gtest_run PREFIX COMMAND...  runs a GoogleTest program, prints its report (JSON) in one line with
+#                             the prefix for the names of its cases, and returns its status
 #   part NAME                 the cases that follow belong to this part of the group
-#   part_wanted NAME          is it to be run? With ROX_PART in the environment only that part is, and with
-#                             ROX_CASE, if it is a case that can stand alone, only that case: so scripts/check
+#   part_wanted NAME          true if it is to be run. With ROX_PART in the environment only that part is, and
+#                             with ROX_CASE, if it is a case that can stand alone, only that case: so scripts/check
 #                             tries a case again that has failed. The part "all" stands for the whole group.
-#   case_wanted NAME          is this case to be run?
+#   case_wanted NAME          true if this case is to be run
 #
 # Network:
 #   net_two [MTU]      namespaces $NS1 and $NS2 joined by veth, MTU 9000 unless told:
 #                      $DEV1 with $IP1 and $IP1_6 in $NS1, $DEV2 with $IP2 and $IP2_6 in $NS2
-#                      NS1_IS_FIRST=1 in the environment: $NS1 names the namespace of process 1
-#   net_two_delete     deletes both namespaces and with them all that is in them
-#   in1 / in2 CMD...   runs a command in one namespace, as a process of its own
-#   rdma_load          loads rox and the modules that give user space its devices
+#                      With NS1_IS_FIRST=1 in the environment $NS1 is the namespace of process 1
+#   net_two_delete     deletes both namespaces and everything in them
+#   in1 / in2 CMD...   runs a command in $NS1 / $NS2
+#   rdma_load          loads rox and the modules for its user-space interfaces
 #   link_two           $ROX1 on $DEV1 and $ROX2 on $DEV2
 #   link_two_delete
 #
 # Programs:
-#   run_limited SECONDS CMD...            ends the command soon after the limit; status 124 then
+#   run_limited SECONDS CMD...            ends the command soon after the limit, with status 124
 #   run_pair [-t SECONDS] [-1] [-k] -- SERVER... -- CLIENT...
-#       the server in $NS1, then, once it listens, the client in $NS2 (-1: in $NS1 as well, that
-#       is one device); 0 if both end with 0. -k: the server never ends by itself, end it after
-#       the client. At the limit the state of the QPs and of the kernel is printed.
+#       runs the server in $NS1 and, once it listens, the client in $NS2 (-1: also in $NS1, over
+#       one device). Returns 0 if both end with 0. -k: the server does not end by itself; end it
+#       after the client. At the time limit the state of the QPs and of the kernel is printed.
 #   diagnose                              prints that state
 #   nap SECONDS                           waits
 #   soon SECONDS CONDITION...             true if the command becomes true in time
-#   line_matches PATTERN FILE             has the file such a line? sets matched to the first one
+#   line_matches PATTERN FILE             true if a line matches; sets matched to the first one
 #
-# In an emulated guest a process takes a tenth of a second to start, as long as many a case: what runs
-# for each case is made of the shell's own commands where it can be.
+# In an emulated guest a process takes a tenth of a second to start, as long as many cases take. So
+# code that runs for each case uses the shell's own commands where possible.
 #
 # Leaks:
-#   leak_mark          remembers what is in use now: RDMA objects, module references
-#   leak_check         0 if just that is in use again within ten seconds
+#   leak_mark          records the numbers of RDMA objects and module references in use
+#   leak_check         0 if these numbers are reached again within ten seconds
 #
-# RDMA devices are visible in every network namespace unless `rdma system set netns exclusive` was
-# given before the first namespace was made; rox uses the namespace of its netdev in both modes, and
-# the tests stay with the default.
+# RDMA devices are visible in every network namespace, unless `rdma system set netns exclusive` came
+# before the first namespace was made. rox uses the namespace of its netdev in both modes; the tests
+# use the default.
 #
-# ROX_TYPE=rxe runs the same things over the in-tree driver, ROX_TRACE=1 records rox' tracepoints.
+# ROX_TYPE=rxe runs the tests over the in-tree driver, ROX_TRACE=1 records rox' tracepoints.
 
 ROX_TYPE=${ROX_TYPE:-rox}
 NS1=ns1 NS2=ns2 DEV1=veth0 DEV2=veth1 ROX1=rox0 ROX2=rox1
@@ -113,9 +115,21 @@ gtest_filter() {
 		export GTEST_FILTER=${ROX_CASE#"$1"}
 }
 
-# Says of a program that it crashed or reached its limit; 1 is how GoogleTest says that cases failed.
-gtest_ended() {
-	(($2 <= 1)) || echo "not ok - $1 ended with status $2"
+# A program that crashes or reaches its time limit fails a case. (1 is how GoogleTest says that cases failed.)
+gtest_run() {
+	local prefix=$1 report=$ROX_TMP/gtest.json status=0 text=''
+	shift
+	rm -f "$report"
+	GTEST_OUTPUT=json:$report GTEST_COLOR=no "$@" 2>&1 || status=$?
+	[[ ! -s $report ]] || text=$(<"$report")
+	if [[ $text == *\} ]]; then
+		echo "gtest: $prefix ${text//$'\n'/ }"
+		((status <= 1)) || echo "not ok - $prefix${*: -1}: ended with status $status"
+	else
+		echo "not ok - $prefix${*: -1}: ended with status $status before its report"
+		((status != 0)) || status=1
+	fi
+	return "$status"
 }
 
 # -- network ---------------------------------------------------------------
@@ -128,7 +142,7 @@ in2() {
 	ip netns exec "$NS2" "$@"
 }
 
-# Gives an end of the veth pair its addresses: namespace, device, IPv4, IPv6.
+# Adds addresses to an end of the veth pair: namespace, device, IPv4, IPv6.
 net_end() {
 	ip -n "$1" link set lo up &&
 		ip netns exec "$1" sysctl -q "net.ipv6.conf.$2.accept_dad=0" &&
@@ -168,20 +182,16 @@ rdma_load() {
 		trace_start
 }
 
-# Adds a link and waits until its addresses have become GIDs: namespace, name, netdev.
+# Adds a link and waits for its IPv4 GID: namespace ('': the present one), name, netdev.
 link_add() {
-	local tries
-	ip netns exec "$1" rdma link add "$2" type "$ROX_TYPE" netdev "$3" || return
-	for ((tries = 0; tries < 50; tries++)); do
-		! gid_index_v4 "$2" >/dev/null || return 0
-		nap 0.1
-	done
+	${1:+ip netns exec "$1"} rdma link add "$2" type "$ROX_TYPE" netdev "$3" || return
+	soon 10 gid_index_v4 "$2" >/dev/null && return 0
 	echo "link_add: no IPv4 address in the GID table of $2" >&2
 	return 1
 }
 
-# The index of the IPv4 address in a device's GID table. An address of this kind has one entry for
-# each RoCE version on devices that have both; only the one for version 2 counts.
+# The index of the IPv4 address in a device's GID table. Devices with both RoCE versions have an entry
+# for each; only that for version 2 is used.
 gid_index_v4() {
 	local port=/sys/class/infiniband/$1/ports/1 index gid type
 	for ((index = 0; index < 64; index++)); do
@@ -206,25 +216,26 @@ link_two_delete() {
 
 # -- programs --------------------------------------------------------------
 
-# At a limit the state is looked at first, while the programs and their queue
-# pairs are there; they are ended this many seconds after it.
+# At a time limit the state is printed first, while the programs and their queue pairs exist. They are
+# ended this many seconds later.
 ROX_GRACE=10
-# All limits are for a machine that is not busy; several guests may share it. With KASAN and
-# lockdep everything takes several times as long, and most of all the start of a process.
+# Time limits are for an idle machine and are multiplied by this: several guests may share the machine,
+# and with KASAN and lockdep everything takes several times as long, most of all the start of a process.
 if [[ -z ${ROX_PATIENCE:-} ]]; then
 	case $(</proc/sys/kernel/osrelease) in
-	*-rox-debug-*) ROX_PATIENCE=12 ;;
+	*-rox-debug-* | *-rox-kcsan-*) ROX_PATIENCE=12 ;;
 	*-rox-uml-*) ROX_PATIENCE=6 ;;
 	*) ROX_PATIENCE=3 ;;
 	esac
 fi
 export ROX_PATIENCE
 
-# Where a task sleeps; User Mode Linux reads beyond stacks to find that out, which KASAN reports.
+# A column of ps: where a task sleeps. Not on User Mode Linux, which reads beyond stacks for it: KASAN
+# would report that.
 PS_WCHAN=wchan:28,
 [[ $(uname -r) != *-rox-uml-* ]] || PS_WCHAN=
 
-# A pipe in which nothing ever comes.
+# A pipe that stays empty.
 exec {nap_pipe}<> <(:)
 
 nap() {
@@ -269,7 +280,7 @@ run_limited() {
 	return $status
 }
 
-# Has the network namespace of a process a TCP listener?
+# True if the network namespace of a process has a TCP listener.
 tcp_listens() {
 	local table rows
 	for table in tcp tcp6; do
@@ -279,13 +290,13 @@ tcp_listens() {
 	return 1
 }
 
-# The server listens once its namespace has a TCP listener or there is an RDMA CM one.
+# Waits until the server's namespace has a TCP listener, or any namespace an RDMA CM one.
 wait_for_server() {
 	local pid=$1 until=$((SECONDS + 20)) ids before='' same=0
 	while ((SECONDS < until)); do
 		! tcp_listens "$pid" || return 0
-		# The RDMA CM listens on one device after the other, and an ID says LISTEN shortly before
-		# it does: wait until nothing has changed for a while.
+		# The RDMA CM listens on one device after the other, and an ID shows LISTEN shortly before
+		# it listens: wait until the IDs stop changing.
 		ids=$(rdma resource show cm_id 2>/dev/null)
 		if [[ $ids == *'state LISTEN'* && $ids == "$before" ]]; then ((++same)); else same=0; fi
 		((same >= 3)) && return 0
@@ -295,8 +306,8 @@ wait_for_server() {
 	done
 }
 
-# The arguments of run_pair, into its caller's variables of these names. The watchdog that begins
-# here is the caller's to stop; `limit` has the grace that it needs to speak first.
+# Stores the arguments of run_pair in its caller's variables and starts a watchdog, which the caller
+# stops. `limit` includes ROX_GRACE, so that the watchdog prints before the programs are ended.
 pair_begin() {
 	limit=60 client_ns=${NS2:-} end_server='' server=() client=()
 	while [[ $1 != -- ]]; do
@@ -327,7 +338,7 @@ run_pair() {
 		kill "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null
 	else
-		# Left alone, a server gets a moment to see that its client has gone.
+		# After an error of the client the server gets a moment to notice that it has gone.
 		((client_status == 0)) || ( sleep 5; kill "$pid" 2>/dev/null ) &
 		wait "$pid" || server_status=$?
 	fi
@@ -366,7 +377,7 @@ diagnose() {
 
 # -- leaks -----------------------------------------------------------------
 
-# One line for each device, in order of their names, and one for the module.
+# Prints a line for each device, sorted by name, and one for the module.
 leak_state() {
 	local line lines=() i references
 	while read -r _ line; do

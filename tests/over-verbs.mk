@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Programs over the library of the verbs tests, too, which is built in its own folder.
+# Programs that also use the library of the verbs tests, which is built in a folder of its own.
 
 VERBS_OUT := $(abspath $(OUT)/../verbs)
 MORE_OBJECTS := $(patsubst ../verbs/lib/%.cc,$(VERBS_OUT)/lib/%.o,$(wildcard ../verbs/lib/*.cc))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Programs of GoogleTest cases, NAME_test.cc -> OUT/NAME, over the library in lib/. Included by a
-# folder's Makefile, which has set OUT and INCLUDES; MORE_OBJECTS are linked as well. With SUFFIX and
-# LDLIBS set they are other programs, NAMESUFFIX.cc.
+# Builds GoogleTest programs, NAME_test.cc -> OUT/NAME, linked with the library in lib/ and with
+# MORE_OBJECTS. Included by a folder's Makefile, which sets OUT and INCLUDES. With SUFFIX and LDLIBS it
+# builds other programs, NAMESUFFIX.cc -> OUT/NAME.
 
 CXXFLAGS ?= -O1
-override CXXFLAGS += -std=c++20 -g1 -Wall -Wextra -Werror $(INCLUDES) -pthread -MMD -MP
+override CXXFLAGS += -std=c++20 -g1 -Wall -Wextra $(if $(WERROR),-Werror) $(INCLUDES) -pthread -MMD -MP
 SUFFIX ?= _test
 LDLIBS ?= -lgtest -lrdmacm -libverbs -lpthread
 
@@ -22,7 +22,7 @@ library: $(library)
 $(OUT)/%: $(OUT)/%$(SUFFIX).o $(library) $(MORE_OBJECTS)
 	$(CXX) -pthread $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-# GoogleTest's header is a third of the work on each file; once for all of them is enough.
+# GoogleTest's header takes a third of the time to compile a file, so it is precompiled.
 common := $(OUT)/lib/common.hpp
 $(common).gch:
 	@mkdir -p $(@D)

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t timestamp_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/* 0 or the errno that refuses what the program asks for. */
+/* 0, or the error for attributes that are invalid or not supported. */
 int check_attr(const ibv_cq_init_attr_ex &attr)
 {
     constexpr uint32_t masks = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
@@ -43,8 +43,8 @@ bool is_single_threaded(const ibv_cq_init_attr_ex &attr)
             rox::is_single_threaded(attr.parent_domain));
 }
 
-/* Maps what the kernel offers and begins to use it. 0 or a value of errno. */
-int adopt_ring(Cq &cq, int cmd_fd, const rox_create_cq_resp &offer)
+/* Maps the ring that the kernel offers and attaches the queue to it. 0 or an errno value. */
+int map_ring(Cq &cq, int cmd_fd, const rox_create_cq_resp &offer)
 {
     Mapping map;
 
@@ -59,27 +59,41 @@ int adopt_ring(Cq &cq, int cmd_fd, const rox_create_cq_resp &offer)
     return 0;
 }
 
+using CreateCmd = Message<rdmacore::create_cq_ex_cmd, rox_create_cq_req>;
+using CreateResp = Message<ib_uverbs_ex_create_cq_resp, rox_create_cq_resp>;
+
+int create_cq_by(ibv_context *context, const ibv_cq_init_attr_ex &attr, Cq &cq, CreateCmd &cmd,
+                 CreateResp &resp)
+{
+#if ROX_PABI >= 59
+    return rdmacore::ibv_cmd_create_cq_ex(context, &attr, nullptr, &cq.vcq, cmd.core(), cmd.size(),
+                                          resp.core(), resp.size(), 0);
+#else
+    return rdmacore::ibv_cmd_create_cq_ex(context, &attr, &cq.vcq, cmd.core(), cmd.size(),
+                                          resp.core(), resp.size(), 0);
+#endif
+}
+
 Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
 {
     std::unique_ptr<Cq> cq = make_object<Cq>();
-    Message<rdmacore::create_cq_ex_cmd, rox_create_cq_req> cmd;
-    Message<ib_uverbs_ex_create_cq_resp, rox_create_cq_resp> resp;
+    CreateCmd cmd;
+    CreateResp resp;
     ibv_cq_init_attr_ex attr = wanted;
 
     if (!cq) {
         return nullptr;
     }
-    /* Timestamps are asked for in our own part of the command. */
+    /* Timestamps are requested in the driver's part of the command. */
     if ((wanted.wc_flags & timestamp_flags) != 0) {
         cmd.driver.flags = ROX_CQ_TIMESTAMP;
         attr.wc_flags &= ~timestamp_flags;
     }
 
-    int error = rdmacore::ibv_cmd_create_cq_ex(context, &attr, &cq->vcq, cmd.core(), cmd.size(),
-                                               resp.core(), resp.size(), 0);
+    int error = create_cq_by(context, attr, *cq, cmd, resp);
 
     if (error == 0) {
-        error = adopt_ring(*cq, context->cmd_fd, resp.driver);
+        error = map_ring(*cq, context->cmd_fd, resp.driver);
         if (error != 0) {
             rdmacore::ibv_cmd_destroy_cq(&cq->vcq.cq);
         }
@@ -88,7 +102,7 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
         errno = error;
         return nullptr;
     }
-    cq->queue.serve(Context::of(context)->qps);
+    cq->queue.set_qps(Context::of(context)->qps);
     if (is_single_threaded(wanted)) {
         cq->queue.elide_locks();
     }
@@ -131,17 +145,16 @@ ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr)
 }
 
 /*
- * The kernel moves the entries that we have not taken yet into a new ring and
- * gives us that. If we cannot map it, the completions are out of reach for
- * ever, and all that is left is to say so at every poll.
+ * The kernel moves the entries that were not polled into a new ring. If the provider
+ * cannot map that ring, the completions are lost, and every later poll fails.
  */
 int resize_cq(ibv_cq *ibcq, int cqe)
 {
     Cq *cq = Cq::of(ibcq);
     rdmacore::resize_cq_cmd cmd = {};
     Message<ib_uverbs_resize_cq_resp, rox_create_cq_resp> resp;
-    const Guard poll_guard(cq->queue.lock());
-    const Guard arm_guard(cq->queue.arm_lock());
+    const std::lock_guard poll_guard(cq->queue.lock());
+    const std::lock_guard arm_guard(cq->queue.arm_lock());
 
     if (cqe <= 0) {
         return EINVAL;
@@ -149,7 +162,7 @@ int resize_cq(ibv_cq *ibcq, int cqe)
     int error = rdmacore::ibv_cmd_resize_cq(ibcq, cqe, &cmd, sizeof(cmd), resp.core(), resp.size());
 
     if (error == 0) {
-        error = adopt_ring(*cq, ibcq->context->cmd_fd, resp.driver);
+        error = map_ring(*cq, ibcq->context->cmd_fd, resp.driver);
         if (error != 0) {
             cq->queue.set_broken();
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Polling completion by completion: ibv_start_poll(), ibv_next_poll(),
- * ibv_end_poll() and the ibv_wc_read_*() in between.
+ * Polling one completion at a time: ibv_start_poll(), ibv_next_poll(),
+ * ibv_end_poll() and the ibv_wc_read_*() functions.
  */
 #include "cqe.hpp"
 #include "objects.hpp"
@@ -18,7 +18,7 @@ const rox_cqe &current(ibv_cq_ex *cq)
     return Cq::of(cq)->queue.current();
 }
 
-/* What ibv_cq_ex holds itself. */
+/* Sets the members of ibv_cq_ex that programs read directly. */
 int show_current(ibv_cq_ex *cq)
 {
     const rox_cqe &cqe = current(cq);

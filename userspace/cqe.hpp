@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Entries of a completion ring into work completions.
+ * Decoding of completion ring entries into work completions.
  */
 #ifndef ROX_CQE_HPP
 #define ROX_CQE_HPP
@@ -11,7 +11,7 @@
 
 namespace rox {
 
-/// Is it of a work request of the SQ, not of a receive queue?
+/// True if the completion is of a send work request, false if of a receive.
 inline bool is_send(const rox_cqe &cqe)
 {
     return (cqe.opcode & IBV_WC_RECV) == 0;

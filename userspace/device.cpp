@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Registration with libibverbs, recognition of our devices, contexts, and the
- * queries that concern the device as a whole.
+ * Registration with libibverbs, matching of devices, contexts, and queries of
+ * device and port.
  */
 #include "message.hpp"
 #include "objects.hpp"
@@ -12,7 +12,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
+
+#include <dlfcn.h>
+#include <unistd.h>
 
 namespace rox {
 namespace {
@@ -45,16 +49,24 @@ int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr)
     return rdmacore::ibv_cmd_query_port(context, port_num, attr, &cmd, sizeof(cmd));
 }
 
-/* The clock of completion timestamps, see struct rox_cqe. */
+/*
+ * The clock of completion timestamps, see struct rox_cqe. As with adapters, tv_nsec
+ * has the whole time, seconds included: programs compare it with timestamps.
+ */
 int query_rt_values(ibv_context *, ibv_values_ex *values)
 {
+    constexpr int64_t ns_per_s = 1'000'000'000;
     const uint32_t wanted = values->comp_mask;
+    timespec time = {};
 
     values->comp_mask = 0;
     if ((wanted & IBV_VALUES_MASK_RAW_CLOCK) != 0) {
-        if (clock_gettime(CLOCK_MONOTONIC_RAW, &values->raw_clock) != 0) {
+        if (clock_gettime(CLOCK_MONOTONIC_RAW, &time) != 0) {
             return errno;
         }
+        values->raw_clock.tv_sec = 0;
+        values->raw_clock.tv_nsec = static_cast<decltype(time.tv_nsec)>(time.tv_sec * ns_per_s +
+                                                                        time.tv_nsec);
         values->comp_mask |= IBV_VALUES_MASK_RAW_CLOCK;
     }
     return 0;
@@ -64,7 +76,10 @@ void free_context(ibv_context *ibctx)
 {
     Context *context = Context::of(ibctx);
 
-    rdmacore::verbs_uninit_context(&context->vctx);
+    if (context->doorbell_fd >= 0) {
+        close(context->doorbell_fd);
+    }
+    rdmacore::verbs_uninit_context(context->vctx());
     delete context->qps;
     std::free(context);
 }
@@ -123,45 +138,106 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
 
 constexpr rdmacore::verbs_context_ops context_ops = make_context_ops();
 
-/* 0 or a value of errno. */
+/* ABI versions of the modules that this provider works with, see Documentation/abi.md. */
+constexpr uint32_t min_abi_version = 1;
+constexpr uint32_t max_abi_version = ROX_ABI_VERSION;
+
+/* ROX_ENGINE=0 in the environment: no thread of the kernel polls the program's send queues. */
+bool wants_engine()
+{
+    const char *value = std::getenv("ROX_ENGINE");
+
+    return value == nullptr || std::strcmp(value, "0") != 0;
+}
+
+using ContextCmd = Message<rdmacore::get_context_cmd, rox_alloc_ucontext_req>;
+using ContextResp = Message<ib_uverbs_get_context_resp, rox_alloc_ucontext_resp>;
+
+int get_context_by(verbs_context *vctx, ContextCmd &cmd, ContextResp &resp)
+{
+#if ROX_PABI >= 57
+    return rdmacore::ibv_cmd_get_context(vctx, cmd.core(), cmd.size(), nullptr, resp.core(),
+                                         resp.size());
+#else
+    return rdmacore::ibv_cmd_get_context(vctx, cmd.core(), cmd.size(), resp.core(), resp.size());
+#endif
+}
+
+/*
+ * Opens the context and checks the module's ABI version. Members that the response of
+ * an older module lacks are 0. 0 or an errno value.
+ */
 int get_context(Context *context)
 {
-    rdmacore::get_context_cmd cmd = {};
-    Message<ib_uverbs_get_context_resp, rox_alloc_ucontext_resp> resp;
-    const int error = rdmacore::ibv_cmd_get_context(&context->vctx, &cmd, sizeof(cmd), resp.core(),
-                                                    resp.size());
+    ContextCmd cmd;
+    ContextResp resp;
 
+    if (!wants_engine()) {
+        cmd.driver.features = ROX_FEATURE_NO_ENGINE;
+    }
+
+    int error = get_context_by(context->vctx(), cmd, resp);
+
+    if (error == EOPNOTSUPP && cmd.driver.features != 0) {
+        /* The first modules take no request that is not 0. */
+        cmd.driver.features = 0;
+        error = get_context_by(context->vctx(), cmd, resp);
+    }
     if (error != 0) {
         return error;
     }
-    if (resp.driver.abi_version != ROX_ABI_VERSION) {
-        rdmacore::__verbs_log(&context->vctx, rdmacore::LOG_ERR,
-                              "rox: the kernel module has ABI %u, this provider %u\n",
-                              resp.driver.abi_version, ROX_ABI_VERSION);
+    if (resp.driver.abi_version < min_abi_version || resp.driver.abi_version > max_abi_version) {
+        rdmacore::__verbs_log(context->vctx(), rdmacore::LOG_ERR,
+                              "rox: the kernel module has ABI %u, this provider %u to %u\n",
+                              resp.driver.abi_version, min_abi_version, max_abi_version);
         return EPROTONOSUPPORT;
     }
     context->max_inline = resp.driver.max_inline;
     context->qps = make_object<QpTable>().release();
-    return context->qps != nullptr ? 0 : ENOMEM;
+    if (context->qps == nullptr) {
+        return ENOMEM;
+    }
+    context->doorbell_fd = (resp.driver.features & ROX_FEATURE_DOORBELL) != 0
+                               ? open_doorbell(context->ibctx()->cmd_fd)
+                               : -1;
+    return 0;
+}
+
+/*
+ * True if libibverbs has made the verbs_context as large as it was expected to be. Its size is in
+ * the member before the ibv_context.
+ */
+bool has_expected_size(Context *context)
+{
+    const auto *size = reinterpret_cast<const size_t *>(context->ibctx()) - 1;
+
+    return *size == layout->context_size;
 }
 
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
 {
-    static_assert(offsetof(Context, vctx) == 0);
+    /* A larger verbs_context than the known one fits in, too, to be refused. */
+    constexpr size_t reserve = 1024;
     auto *context = static_cast<Context *>(rdmacore::_verbs_init_and_alloc_context(
-        device, cmd_fd, sizeof(Context), nullptr, ROX_DRIVER_ID));
+        device, cmd_fd, sizeof(Context) + layout->context_size + reserve,
+        reinterpret_cast<verbs_context *>(sizeof(Context)), ROX_DRIVER_ID));
 
     if (context == nullptr) {
         return nullptr;
     }
-    if (const int error = get_context(context); error != 0) {
-        rdmacore::verbs_uninit_context(&context->vctx);
+    if (const int error = has_expected_size(context) ? get_context(context) : EPROTONOSUPPORT;
+        error != 0) {
+        rdmacore::verbs_uninit_context(context->vctx());
         std::free(context);
         errno = error;
         return nullptr;
     }
-    rdmacore::verbs_set_ops(&context->vctx, &context_ops);
-    return &context->vctx;
+
+    const OpsTable table = arrange_ops(context_ops, *layout);
+
+    rdmacore::verbs_set_ops(context->vctx(),
+                            reinterpret_cast<const rdmacore::verbs_context_ops *>(table.data()));
+    return context->vctx();
 }
 
 rdmacore::verbs_device *alloc_device(rdmacore::verbs_sysfs_dev *)
@@ -177,8 +253,8 @@ void uninit_device(rdmacore::verbs_device *vdev)
 }
 
 /*
- * Netlink tells the driver of a device, and its number is ours alone. A name
- * says nothing: ours can be renamed to anything, and others to "rox0".
+ * Matches by the driver ID that netlink reports, which is unique. A name does not
+ * identify a driver: any device can be renamed to "rox0", and a rox device to anything.
  */
 bool match_device(rdmacore::verbs_sysfs_dev *device)
 {
@@ -200,8 +276,8 @@ constexpr std::array<rdmacore::verbs_match_ent, 2> match_table = {{
 
 constexpr rdmacore::verbs_device_ops device_ops = {
     .name = "rox",
-    .match_min_abi_version = ROX_ABI_VERSION,
-    .match_max_abi_version = ROX_ABI_VERSION,
+    .match_min_abi_version = min_abi_version,
+    .match_max_abi_version = max_abi_version,
     .match_table = match_table.data(),
     .static_providers = nullptr,
     .match_device = match_device,
@@ -211,10 +287,34 @@ constexpr rdmacore::verbs_device_ops device_ops = {
     .uninit_device = uninit_device,
 };
 
-/* libibverbs finds us by file name and expects us to register when we are loaded. */
+/* One line, for whoever has to install something. */
+void refuse(const Library &library)
+{
+    Dl_info own = {};
+
+    (void)dladdr(reinterpret_cast<const void *>(&device_ops), &own);
+    (void)std::fprintf(stderr,
+                       "rox: %s (IBVERBS_PRIVATE_%u, IBVERBS_1.%u) is not of an rdma-core that %s "
+                       "knows: install the package ibverbs-provider-rox that was built for this "
+                       "rdma-core\n",
+                       library.path, library.number, library.minor,
+                       own.dli_fname != nullptr ? own.dli_fname : "this provider");
+}
+
+/*
+ * libibverbs loads the provider by its file name and expects it to register then. If it does not,
+ * libibverbs goes on without it.
+ */
 __attribute__((constructor)) void register_provider()
 {
-    rdmacore::register_driver(&device_ops);
+    const Library library = loaded_library();
+
+    layout = find_layout(library);
+    if (layout == nullptr) {
+        refuse(library);
+        return;
+    }
+    rdmacore::ROX_REGISTER_DRIVER(&device_ops);
 }
 
 } // namespace

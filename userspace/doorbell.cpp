@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Doorbells: the uverbs commands for posting, with nothing to post. The work
- * requests are in the rings already.
+ * Doorbells: the kernel's doorbell object, or, with a module that lacks it, the uverbs
+ * commands POST_SEND and POST_RECV without work requests. The work requests are
+ * already in the rings.
  */
+#include "objects.hpp"
 #include "verbs.hpp"
 
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <ctime>
 
 namespace rox {
 namespace {
 
 /*
- * The plain write() is the shortest way into the kernel. It is refused with
- * EACCES to a process that changed its credentials after it had opened the
- * device; the ioctl by which libibverbs posts is not.
+ * write() is the shortest way into the kernel. It fails with EACCES in a process that
+ * changed its credentials after it had opened the device. The ioctl that libibverbs
+ * uses does not.
  */
 template <typename Cmd, typename Resp>
 int write_command(const ibv_qp *qp, uint32_t number, uint32_t wqe_size)
@@ -34,10 +40,32 @@ int write_command(const ibv_qp *qp, uint32_t number, uint32_t wqe_size)
     return write(qp->context->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd) ? 0 : errno;
 }
 
+/*
+ * True if the doorbell object has rung, or @p error says that the device is gone. Otherwise
+ * the uverbs command is tried: the program may have closed a file descriptor that it did not
+ * open, or a filter of system calls may refuse the ioctl.
+ */
+bool ring_object(const ibv_qp *qp, unsigned long what, int &error)
+{
+    const int fd = Context::of(qp->context)->doorbell_fd;
+
+    if (fd < 0) {
+        return false;
+    }
+    error = ioctl(fd, ROX_DOORBELL_RING, what | qp->qp_num) == 0 ? 0 : errno;
+    return error == 0 || error == EIO;
+}
+
 int try_send_doorbell(ibv_qp *qp)
 {
+    int error = 0;
+
+    if (ring_object(qp, 0, error)) {
+        return error;
+    }
+
     ibv_send_wr *bad_wr = nullptr;
-    const int error = write_command<rdmacore::post_send_cmd, ib_uverbs_post_send_resp>(
+    error = write_command<rdmacore::post_send_cmd, ib_uverbs_post_send_resp>(
         qp, IB_USER_VERBS_CMD_POST_SEND, sizeof(ib_uverbs_send_wr));
 
     return error == EACCES ? rdmacore::ibv_cmd_post_send(qp, nullptr, &bad_wr) : error;
@@ -45,18 +73,25 @@ int try_send_doorbell(ibv_qp *qp)
 
 int try_recv_doorbell(ibv_qp *qp)
 {
+    int error = 0;
+
+    if (ring_object(qp, ROX_DOORBELL_RECV, error)) {
+        return error;
+    }
+
     ibv_recv_wr *bad_wr = nullptr;
-    const int error = write_command<rdmacore::post_recv_cmd, ib_uverbs_post_recv_resp>(
+    error = write_command<rdmacore::post_recv_cmd, ib_uverbs_post_recv_resp>(
         qp, IB_USER_VERBS_CMD_POST_RECV, sizeof(ib_uverbs_recv_wr));
 
     return error == EACCES ? rdmacore::ibv_cmd_post_recv(qp, nullptr, &bad_wr) : error;
 }
 
 /*
- * The kernel may have no memory for the command at the moment. The work request is in the ring
- * by then and will be done: to say that posting has failed would have it posted twice.
+ * Repeats the command for up to a second while the kernel has no memory for it. The work
+ * request is already in the ring and will be executed: if posting returned an error, the
+ * program would post it again.
  */
-int until_heard(ibv_qp *qp, int (*ring)(ibv_qp *))
+int retry_without_memory(ibv_qp *qp, int (*ring)(ibv_qp *))
 {
     constexpr timespec pause = {.tv_sec = 0, .tv_nsec = 1'000'000};
     int error = ring(qp);
@@ -70,14 +105,32 @@ int until_heard(ibv_qp *qp, int (*ring)(ibv_qp *))
 
 } // namespace
 
+int open_doorbell(int cmd_fd)
+{
+    struct Command {
+        alignas(ib_uverbs_ioctl_hdr) std::array<std::byte, sizeof(ib_uverbs_ioctl_hdr)> hdr{};
+        ib_uverbs_attr fd = {};
+    } cmd;
+    auto *hdr = reinterpret_cast<ib_uverbs_ioctl_hdr *>(cmd.hdr.data());
+
+    hdr->length = sizeof(cmd);
+    hdr->object_id = ROX_OBJECT_DOORBELL;
+    hdr->method_id = ROX_METHOD_DOORBELL_ALLOC;
+    hdr->num_attrs = 1;
+    hdr->driver_id = ROX_DRIVER_ID;
+    cmd.fd.attr_id = ROX_ATTR_DOORBELL_FD;
+    cmd.fd.flags = UVERBS_ATTR_F_MANDATORY;
+    return ioctl(cmd_fd, RDMA_VERBS_IOCTL, &cmd) == 0 ? static_cast<int>(cmd.fd.data_s64) : -1;
+}
+
 int ring_send_doorbell(ibv_qp *qp)
 {
-    return until_heard(qp, try_send_doorbell);
+    return retry_without_memory(qp, try_send_doorbell);
 }
 
 int ring_recv_doorbell(ibv_qp *qp)
 {
-    return until_heard(qp, try_recv_doorbell);
+    return retry_without_memory(qp, try_recv_doorbell);
 }
 
 } // namespace rox

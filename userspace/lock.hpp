@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Locks: that of one side of a queue, which is held for tens of nanoseconds, and
- * not at all for objects that their owner has promised to use from one thread at
- * a time; and one for what takes longer.
+ * SpinLock: short, elided for single-threaded objects. Mutex: anything longer.
+ * Both work with std::lock_guard.
  */
 #ifndef ROX_LOCK_HPP
 #define ROX_LOCK_HPP
@@ -13,10 +12,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex> // IWYU pragma: export
 
 namespace rox {
 
-/// Tells the processor that we are waiting for another one.
+/// Tells the processor that this is a busy-wait loop.
 inline void cpu_relax()
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -28,9 +28,10 @@ inline void cpu_relax()
 
 class SpinLock {
 public:
-    /// After this, lock() and unlock() do nothing: the user has promised one thread.
+    /// Makes lock() and unlock() do nothing, after the program has promised to use one thread.
     void elide() { elided_ = true; }
 
+    /// For the tests of that promise.
     bool elided() const { return elided_; }
 
     void lock()
@@ -51,7 +52,7 @@ public:
     }
 
 private:
-    /* The holder may have been preempted on our own CPU, so do not spin for long. */
+    /* The holder may have been preempted on this very CPU, so do not spin for long. */
     void wait() const
     {
         for (uint32_t spins = 0; taken_.load(std::memory_order_relaxed); spins++) {
@@ -69,7 +70,8 @@ private:
     bool elided_ = false;
 };
 
-/// Held across system calls; who waits for it sleeps.
+/// Sleeps while it waits, so it may be held across system calls. (std::mutex would pull in the
+/// C++ runtime, see HeapObject.)
 class Mutex {
 public:
     Mutex() = default;
@@ -82,19 +84,6 @@ public:
 
 private:
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-};
-
-/// Holds a lock for a scope.
-template <typename Lock>
-class Guard {
-public:
-    explicit Guard(Lock &lock) : lock_(lock) { lock_.lock(); }
-    ~Guard() { lock_.unlock(); }
-    Guard(const Guard &) = delete;
-    Guard &operator=(const Guard &) = delete;
-
-private:
-    Lock &lock_;
 };
 
 } // namespace rox

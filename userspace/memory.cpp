@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "memory.hpp"
 
-#include "abi/pabi.hpp"
-
 #include <sys/mman.h>
 
 #include <bit>
@@ -10,12 +8,7 @@
 
 namespace rox {
 
-/*
- * The mapping is shared, so a fork() never copies its pages on write; but a
- * child must not write to its parent's rings either. libibverbs keeps it out of
- * the child if the program asked for that by ibv_fork_init(), and does nothing
- * otherwise, as for the memory that other providers allocate for their queues.
- */
+/* The kernel does not copy the mapping to children of fork(). */
 int Mapping::map(int cmd_fd, const rox_mapping &area)
 {
     void *base = mmap(nullptr, area.size, PROT_READ | PROT_WRITE, MAP_SHARED, cmd_fd,
@@ -23,10 +16,6 @@ int Mapping::map(int cmd_fd, const rox_mapping &area)
 
     if (base == MAP_FAILED) {
         return errno;
-    }
-    if (rdmacore::ibv_dontfork_range(base, area.size) != 0) {
-        munmap(base, area.size);
-        return ENOMEM;
     }
     unmap();
     base_ = static_cast<std::byte *>(base);
@@ -39,7 +28,6 @@ void Mapping::unmap()
     if (base_ == nullptr) {
         return;
     }
-    rdmacore::ibv_dofork_range(base_, size_);
     munmap(base_, size_);
     base_ = nullptr;
     size_ = 0;

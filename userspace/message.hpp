@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * A command or response of uverbs with the driver's part behind the core's.
+ * A uverbs command or response: the core's part, then the driver's part.
  */
 #ifndef ROX_MESSAGE_HPP
 #define ROX_MESSAGE_HPP
@@ -13,8 +13,8 @@
 namespace rox {
 
 /**
- * @tparam Core structure of the RDMA core; it may end in a flexible array, so
- *	it is kept as bytes
+ * @tparam Core structure of the RDMA core, stored as bytes because it may end in a
+ *	flexible array
  * @tparam Driver structure of <rdma/rox-abi.h>
  */
 template <typename Core, typename Driver>
@@ -24,7 +24,7 @@ struct Message {
 
     Core *core() { return reinterpret_cast<Core *>(core_bytes.data()); }
 
-    /// Bytes of both parts, which follow each other without a gap.
+    /// Bytes of both parts. There is no padding between them.
     static constexpr size_t size()
     {
         static_assert(std::is_standard_layout_v<Message>);

@@ -37,7 +37,7 @@ int dealloc_mw(ibv_mw *mw)
     return 0;
 }
 
-/* Type 1, see libibverbs. Its key is ours to choose: the next one. */
+/* libibverbs passes only windows of type 1. The provider chooses the key: the next one. */
 int bind_mw(ibv_qp *ibqp, ibv_mw *mw, ibv_mw_bind *request)
 {
     SendQueue &sq = Qp::of(ibqp)->sq;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * What the program's handles point to. The first member of each is the part
+ * The objects behind a program's handles. The first member of each is the part
  * that libibverbs and the program know.
  */
 #ifndef ROX_OBJECTS_HPP
 #define ROX_OBJECTS_HPP
 
 #include "abi/pabi.hpp"
+#include "layout.hpp"
 #include "memory.hpp"
 #include "qp_table.hpp"
 #include "queue.hpp"
@@ -23,39 +24,52 @@ struct Device : HeapObject {
     rdmacore::verbs_device vdev;
 };
 
-/// libibverbs allocates and zeroes it (see verbs_init_and_alloc_context()).
-struct Context {
-    verbs_context vctx;
+/**
+ * Allocated and zeroed by libibverbs (see verbs_init_and_alloc_context()), with the verbs_context
+ * behind it, which is as large as the loaded libibverbs has it.
+ */
+struct alignas(std::max_align_t) Context {
     uint32_t max_inline;
+    int doorbell_fd; // or -1
     QpTable *qps;
+
+    verbs_context *vctx() { return reinterpret_cast<verbs_context *>(this + 1); }
+
+    /// The end of the verbs_context.
+    ibv_context *ibctx()
+    {
+        return reinterpret_cast<ibv_context *>(reinterpret_cast<std::byte *>(vctx()) +
+                                               layout->context_size - sizeof(ibv_context));
+    }
 
     static Context *of(ibv_context *context)
     {
-        const size_t offset = offsetof(verbs_context, context);
-
-        return reinterpret_cast<Context *>(reinterpret_cast<std::byte *>(context) - offset);
+        return reinterpret_cast<Context *>(reinterpret_cast<std::byte *>(context) +
+                                           sizeof(ibv_context) - layout->context_size) -
+               1;
     }
 };
+static_assert(sizeof(ibv_context) == 328 + rdmacore::mutex_more);
 
-/// A promise that everything made with it is used by one thread at a time.
+/// A thread domain: a promise to use the objects made with it from one thread at a time.
 struct Td : HeapObject {
     ibv_td td;
     std::atomic<uint32_t> users;
 };
 
-/// A protection domain, or a parent domain that stands for one.
+/// A protection domain, or a parent domain of one.
 struct Pd : HeapObject {
     ibv_pd pd;
-    Pd *parent_of;               // what a parent domain stands for, else nullptr
-    Td *td;                      // of a parent domain, or nullptr
-    std::atomic<uint32_t> users; // parent domains, QPs and SRQs: the kernel knows no parent domains
+    Pd *parent_of;               // a parent domain's protection domain; else nullptr
+    Td *td;                      // a parent domain's thread domain, or nullptr
+    std::atomic<uint32_t> users; // parent domains, QPs, SRQs: the kernel knows no parent domains
 
     static Pd *of(ibv_pd *pd) { return object_of<Pd>(pd); }
 };
 
 struct Ah : HeapObject {
     ibv_ah ah;
-    uint32_t number;
+    uint32_t index; // by which WQEs name the address handle
 };
 
 struct Mr : HeapObject {
@@ -92,13 +106,16 @@ struct Qp : HeapObject {
     SendQueue sq;
     RecvQueue rq;
     Mapping map;
-    Mutex modifying; // one modify_qp() at a time, from the system call to the queues
+    Mutex modify_lock; // held by modify_qp(), from the system call to the update of the queues
 
     static Qp *of(ibv_qp *qp) { return object_of<Qp>(qp); }
     static Qp *of(ibv_qp_ex *qp) { return object_of<Qp>(qp); }
 };
 
-/// Has the program promised that objects of @p pd are used by one thread at a time?
+static_assert(offsetof(Qp, sq) % cache_line == 0 && offsetof(Qp, rq) % cache_line == 0);
+static_assert(offsetof(Srq, queue) % cache_line == 0 && offsetof(Cq, queue) % cache_line == 0);
+
+/// True if the program has promised to use the objects of @p pd from one thread at a time.
 inline bool is_single_threaded(ibv_pd *pd)
 {
     return pd != nullptr && Pd::of(pd)->td != nullptr;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# The generation of libibverbs' private interface is in the symbol version under
-# which libibverbs.so.1 exports it: IBVERBS_PRIVATE_<PABI>. Empty if there is none.
+# Sets PABI to the generation of libibverbs' private interface, which is part of a symbol
+# version of libibverbs.so.1: IBVERBS_PRIVATE_<PABI>. Empty if there is none.
 
 CXX ?= g++
 libibverbs := $(shell $(CXX) -print-file-name=libibverbs.so.1)

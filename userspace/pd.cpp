@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Protection domains with their thread and parent domains, XRC domains, memory
- * regions and address handles: objects without rings.
+ * Objects without rings: protection, thread, parent and XRC domains, memory regions,
+ * address handles.
  */
 #include "message.hpp"
 #include "objects.hpp"
@@ -13,7 +13,7 @@
 namespace rox {
 namespace {
 
-/* For the functions that return a pointer. */
+/* Sets errno, for functions that return a pointer. */
 std::nullptr_t failed(int error)
 {
     errno = error;
@@ -112,8 +112,8 @@ int dealloc_td(ibv_td *ibtd)
 }
 
 /*
- * The kernel sees only the protection domain. Allocators are accepted and never
- * called: all memory that the device works on is the kernel's.
+ * The kernel knows only the protection domain. Allocators are accepted but not
+ * called: the kernel allocates the rings.
  */
 ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr)
 {
@@ -159,7 +159,7 @@ ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acces
     return &mr.release()->vmr.mr;
 }
 
-/* libibverbs has checked the flags, and keeps address, length and PD. */
+/* libibverbs has checked the flags. It updates address, length and PD of the MR itself. */
 int rereg_mr(rdmacore::verbs_mr *vmr, int flags, ibv_pd *pd, void *addr, size_t length, int access)
 {
     rdmacore::rereg_mr_cmd cmd = {};
@@ -216,7 +216,7 @@ ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr)
         error != 0) {
         return failed(error);
     }
-    ah->number = resp.driver.ah;
+    ah->index = resp.driver.ah;
     return &ah.release()->ah;
 }
 

@@ -16,7 +16,7 @@ int post_send(ibv_qp *ibqp, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 
     if (posted.wake) {
         if (const int error = ring_send_doorbell(ibqp); error != 0) {
-            *bad_wr = wr; // the device is gone, and nothing of this will be done
+            *bad_wr = wr; // the device is gone: nothing of the chain will be executed
             return error;
         }
     }
@@ -38,7 +38,7 @@ int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 
 namespace {
 
-/* Begins the work request that the program has described in qp->wr_id and qp->wr_flags. */
+/* Starts a work request with the program's qp->wr_id and qp->wr_flags. */
 rox_send_wqe *begin(ibv_qp_ex *qp, ibv_wr_opcode opcode)
 {
     return Qp::of(qp)->sq.begin(qp->wr_id, opcode, qp->wr_flags);
@@ -75,7 +75,7 @@ void wr_atomic_fetch_add(ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, uin
     }
 }
 
-/* The value comes with the call, so that no SGE list is set after it. */
+/* The value is an argument of the call, so the program sets no SGE list afterwards. */
 void wr_atomic_write(ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr)
 {
     const std::array<ibv_data_buf, 1> value = {

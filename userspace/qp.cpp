@@ -15,16 +15,15 @@ namespace {
 
 using CreateResp = Message<ib_uverbs_ex_create_qp_resp, rox_create_qp_resp>;
 
-/* Bytes of the largest send WQE: its header and the larger of SGE list and inline payload. */
+/* Bytes of the largest send WQE: the header, and the larger of SGE list and inline payload. */
 size_t send_wqe_size(const ibv_qp_cap &cap)
 {
     return send_header_size +
            std::max<size_t>(cap.max_send_sge * sizeof(rox_sge), cap.max_inline_data);
 }
 
-/* Maps the rings and begins to use them. 0 or a value of errno. */
-int adopt_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer,
-                const ibv_qp_init_attr_ex &attr)
+/* Maps the rings that the kernel offers and attaches the queues to them. 0 or an errno value. */
+int map_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer, const ibv_qp_init_attr_ex &attr)
 {
     const ibv_qp_cap &cap = attr.cap;
     const SendLimits limits = {
@@ -52,7 +51,7 @@ int adopt_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer,
     return 0;
 }
 
-/* An XRC target belongs to an XRC domain, all others to a protection domain. */
+/* True if the QP has the domain of its type: XRC targets have an XRC domain, all others a PD. */
 bool has_domain(const ibv_qp_init_attr_ex &attr)
 {
     if (attr.qp_type == IBV_QPT_XRC_RECV) {
@@ -62,9 +61,9 @@ bool has_domain(const ibv_qp_init_attr_ex &attr)
 }
 
 /*
- * What the kernel's QP does not have the program's must not use: nothing keeps
- * those objects alive. The receives of XRC are the SRQs' own. A PD is only named:
- * librdmacm takes it from the target.
+ * Removes the CQs and the SRQ that an XRC QP does not use: the kernel's QP holds no
+ * reference that would keep them alive. Receives of XRC belong to SRQs. The PD of a
+ * target stays, because librdmacm reads it.
  */
 void strip_xrc(ibv_qp_init_attr_ex &attr)
 {
@@ -80,15 +79,15 @@ void strip_xrc(ibv_qp_init_attr_ex &attr)
 }
 
 /*
- * All QPs but XRC targets have a PD, and completions that lead back to them. A
- * target may be another process's.
+ * False for XRC targets: they have no queues, and no completions by which polling would
+ * look them up. Another process may own the target.
  */
 bool has_queues(const ibv_qp &qp)
 {
     return qp.qp_type != IBV_QPT_XRC_RECV;
 }
 
-/* 0 or the errno that refuses what the program asks for. */
+/* 0, or the error for attributes that are invalid or not supported. */
 int check_attr(const ibv_qp_init_attr_ex &attr)
 {
     constexpr uint32_t supported = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
@@ -123,18 +122,18 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &wanted)
 {
     std::unique_ptr<Qp> qp = make_object<Qp>();
     ibv_qp_init_attr_ex attr = wanted;
-    rdmacore::create_qp_ex_cmd cmd = {};
+    Message<rdmacore::create_qp_ex_cmd, rox_create_qp_req> cmd;
     CreateResp resp;
 
     if (!qp) {
         return nullptr;
     }
     strip_xrc(attr);
-    int error = rdmacore::ibv_cmd_create_qp_ex2(context, &qp->vqp, &attr, &cmd, sizeof(cmd),
-                                                resp.core(), resp.size());
+    int error = rdmacore::ibv_cmd_create_qp_ex2(context, &qp->vqp, &attr, cmd.core(), cmd.size(),
+                                                resp.core(), resp.size(), nullptr);
 
     if (error == 0) {
-        error = adopt_rings(*qp, context->cmd_fd, resp.driver, attr);
+        error = map_rings(*qp, context->cmd_fd, resp.driver, attr);
         if (error == 0 && has_queues(qp->vqp.qp)) {
             error = Context::of(context)->qps->insert(qp->vqp.qp.qp_num, qp.get());
         }
@@ -158,8 +157,8 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &wanted)
     return qp.release();
 }
 
-/* A state takes send work requests from RTS on; in SQE and ERR the kernel flushes them. */
-constexpr bool takes_sends(ibv_qp_state state)
+/* RTS and the states after it accept send work requests. In SQE and ERR the kernel flushes them. */
+constexpr bool accepts_sends(ibv_qp_state state)
 {
     return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
            state == IBV_QPS_ERR;
@@ -167,11 +166,14 @@ constexpr bool takes_sends(ibv_qp_state state)
 
 void set_state(Qp &qp, ibv_qp_state state)
 {
-    qp.sq.set_accepting(takes_sends(state));
+    const std::lock_guard send_guard(qp.sq.lock());
+    const std::lock_guard recv_guard(qp.rq.lock());
+
+    qp.sq.set_accepting(accepts_sends(state));
     qp.rq.set_accepting(state != IBV_QPS_RESET);
 }
 
-/* Completions of work that the QP has forgotten must not be seen by its next life. */
+/* Removes the completions of a QP that was reset or destroyed: the program must not see them. */
 void purge_cqs(const ibv_qp &qp)
 {
     if (qp.recv_cq != nullptr) {
@@ -183,18 +185,19 @@ void purge_cqs(const ibv_qp &qp)
 }
 
 /*
- * After the kernel has put the QP into RESET and set_state() refuses posts. A
- * program may post while it is inside a poll, so that the lock of a CQ comes before
- * those of its queues: purging waits for the CQ with none of them held. What
- * others poll until then frees places that nobody can post to; after it there is
- * nothing to poll, and the queues begin anew.
+ * Empties the queues. The QP is in RESET, and set_state() has made posts fail.
+ *
+ * A program may post inside a poll, so the lock of a CQ is taken before those of the
+ * queues. The CQs are therefore purged before the queues are locked. Until then other
+ * threads may poll and free entries, but nobody can post to them. After the purge there
+ * are no completions left, and the queues can start empty.
  */
-void forget_work(Qp &qp)
+void reset_queues(Qp &qp)
 {
     purge_cqs(qp.vqp.qp);
 
-    const Guard send_guard(qp.sq.lock());
-    const Guard recv_guard(qp.rq.lock());
+    const std::lock_guard send_guard(qp.sq.lock());
+    const std::lock_guard recv_guard(qp.rq.lock());
 
     qp.sq.reset();
     qp.rq.reset();
@@ -238,12 +241,12 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr)
     }
     if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0) {
         set_send_functions(qp->vqp.qp_ex, attr->send_ops_flags);
-        qp->vqp.comp_mask |= rdmacore::QP_MASK_EX;
+        qp_mask(qp->vqp) |= rdmacore::QP_MASK_EX;
     }
     return &qp->vqp.qp;
 }
 
-/* Another handle on an XRC target that somebody else has created. */
+/* Opens another handle of an existing XRC target. */
 ibv_qp *open_qp(ibv_context *context, ibv_qp_open_attr *attr)
 {
     std::unique_ptr<Qp> qp = make_object<Qp>();
@@ -262,29 +265,29 @@ ibv_qp *open_qp(ibv_context *context, ibv_qp_open_attr *attr)
     return &qp.release()->vqp.qp;
 }
 
+/*
+ * The system call may take long (RTR resolves the neighbour), so it holds no lock that
+ * posting needs. Until set_state(), posts are accepted or refused by the old state.
+ * That matters for RESET only, which alone accepts less than the state before it: such a
+ * post is in a ring that the kernel does not read before the next modify. The next
+ * modify waits for modify_lock, and reset_queues() has dropped the post by then.
+ */
 int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask)
 {
     Qp *qp = Qp::of(ibqp);
     rdmacore::modify_qp_cmd cmd = {};
-    const bool changes_state = (attr_mask & IBV_QP_STATE) != 0;
-    const Guard serial(qp->modifying);
+    const std::lock_guard guard(qp->modify_lock);
 
-    {
-        /* Nothing is posted while the state changes. */
-        const Guard send_guard(qp->sq.lock());
-        const Guard recv_guard(qp->rq.lock());
-
-        if (const int error = rdmacore::ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
-            error != 0) {
-            return error;
-        }
-        if (!changes_state) {
-            return 0;
-        }
-        set_state(*qp, attr->qp_state);
+    if (const int error = rdmacore::ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+        error != 0) {
+        return error;
     }
+    if ((attr_mask & IBV_QP_STATE) == 0) {
+        return 0;
+    }
+    set_state(*qp, attr->qp_state);
     if (attr->qp_state == IBV_QPS_RESET) {
-        forget_work(*qp);
+        reset_queues(*qp);
     }
     return 0;
 }
@@ -301,7 +304,7 @@ int destroy_qp(ibv_qp *qp)
     if (const int error = rdmacore::ibv_cmd_destroy_qp(qp); error != 0) {
         return error;
     }
-    /* From here on no poll finds the QP. */
+    /* No poll looks the QP up once its completions are removed. */
     purge_cqs(*qp);
     if (has_queues(*qp)) {
         Context::of(qp->context)->qps->remove(qp->qp_num);

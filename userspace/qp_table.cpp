@@ -14,16 +14,16 @@ QpTable::~QpTable()
 
 int QpTable::insert(uint32_t qpn, Qp *qp)
 {
-    const Guard guard(lock_);
-    std::atomic<Leaf *> &place = leaves_[leaf_of(qpn)];
-    Leaf *leaf = place.load(std::memory_order_relaxed);
+    const std::lock_guard guard(lock_);
+    std::atomic<Leaf *> &slot = leaves_[leaf_of(qpn)];
+    Leaf *leaf = slot.load(std::memory_order_relaxed);
 
     if (leaf == nullptr) {
         leaf = make_object<Leaf>().release();
         if (leaf == nullptr) {
             return ENOMEM;
         }
-        place.store(leaf, std::memory_order_release);
+        slot.store(leaf, std::memory_order_release);
     }
     leaf->qps[qpn % leaf_size].store(qp, std::memory_order_release);
     leaf->used++;
@@ -32,13 +32,13 @@ int QpTable::insert(uint32_t qpn, Qp *qp)
 
 void QpTable::remove(uint32_t qpn)
 {
-    const Guard guard(lock_);
-    std::atomic<Leaf *> &place = leaves_[leaf_of(qpn)];
-    Leaf *leaf = place.load(std::memory_order_relaxed);
+    const std::lock_guard guard(lock_);
+    std::atomic<Leaf *> &slot = leaves_[leaf_of(qpn)];
+    Leaf *leaf = slot.load(std::memory_order_relaxed);
 
     leaf->qps[qpn % leaf_size].store(nullptr, std::memory_order_release);
     if (--leaf->used == 0) {
-        place.store(nullptr, std::memory_order_release);
+        slot.store(nullptr, std::memory_order_release);
         delete leaf;
     }
 }

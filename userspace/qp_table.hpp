@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Which QP of a context has a number: pollers look it up for each completion.
+ * The QPs of a context by number. Polling looks up the QP of each completion.
  */
 #ifndef ROX_QP_TABLE_HPP
 #define ROX_QP_TABLE_HPP
@@ -19,16 +19,16 @@ namespace rox {
 struct Qp;
 
 /**
- * A table of two levels over the 24 bits of a QP number. A leaf is freed with the
- * last QP in it: numbers go round, so that a program which makes and destroys QPs
- * for long enough would end with all leaves, 128 MiB.
+ * A two-level table over the 24 bits of a QP number. A leaf is freed with its last QP:
+ * numbers are given out in turn, so a program that creates and destroys QPs for a long
+ * time would otherwise end up with all leaves, 128 MiB.
  */
 class QpTable : public HeapObject {
 public:
     ~QpTable();
 
-    /// The QP, or nullptr if the number is nobody's. Takes no lock: the caller knows
-    /// that a QP of this number, and so the leaf, is not removed meanwhile.
+    /// The QP, or nullptr. Takes no lock: the caller ensures that the QP of this number is not
+    /// removed meanwhile, which also keeps its leaf.
     Qp *find(uint32_t qpn) const
     {
         const Leaf *leaf = leaves_[leaf_of(qpn)].load(std::memory_order_acquire);
@@ -37,10 +37,10 @@ public:
                                : nullptr;
     }
 
-    /// The same for a number of which nothing is known.
-    Qp *find_foreign(uint32_t qpn) const
+    /// The same for a number that the table may not hold, so that nothing keeps the leaf.
+    Qp *find_unknown(uint32_t qpn) const
     {
-        const Guard guard(lock_);
+        const std::lock_guard guard(lock_);
 
         return find(qpn);
     }
@@ -55,7 +55,7 @@ private:
     static constexpr size_t leaf_count = (size_t{1} << qpn_bits) / leaf_size;
 
     struct Leaf : HeapObject {
-        uint32_t used; // entries that are set, under lock_
+        uint32_t used; // number of QPs in the leaf, under lock_
         std::array<std::atomic<Qp *>, leaf_size> qps;
     };
 

@@ -12,8 +12,8 @@ namespace rox {
 namespace {
 
 /*
- * Adds a chain of work requests up to the first bad one, which *bad_wr then
- * names, and publishes what was added. The caller holds the queue's lock.
+ * Adds a chain of work requests and publishes them. Stops at the first bad one and
+ * stores it in *bad_wr. The caller holds the queue's lock.
  */
 template <typename Ring, typename Wr, typename Encode>
 Posted post_chain(Ring &ring, bool accepting, Wr *wr, Wr **bad_wr, Encode encode)
@@ -26,7 +26,7 @@ Posted post_chain(Ring &ring, bool accepting, Wr *wr, Wr **bad_wr, Encode encode
         if (!accepting || !ring) {
             result.error = EINVAL;
         } else if ((slot = ring.reserve()) == nullptr) {
-            result.error = ring.why_not();
+            result.error = ring.reserve_error();
         } else if ((result.error = encode(slot, *wr)) != 0) {
             ring.drop_last();
         }
@@ -40,6 +40,19 @@ Posted post_chain(Ring &ring, bool accepting, Wr *wr, Wr **bad_wr, Encode encode
 }
 
 } // namespace
+
+/* Of each queue, polling writes one cache line, in which there is nothing else. */
+struct SendQueue::Layout {
+    static_assert(offsetof(SendQueue, completed_) % cache_line == 0);
+    static_assert(sizeof(SendQueue) == offsetof(SendQueue, completed_) + cache_line);
+    static_assert(offsetof(SendQueue, batch_error_) < offsetof(SendQueue, completed_));
+};
+
+struct RecvQueue::Layout {
+    static_assert(offsetof(RecvQueue, completed_) % cache_line == 0);
+    static_assert(sizeof(RecvQueue) == offsetof(RecvQueue, completed_) + cache_line);
+    static_assert(offsetof(RecvQueue, max_sge_) < offsetof(RecvQueue, completed_));
+};
 
 void SendQueue::attach(const RingView &view, uint32_t max_wr, const SendLimits &limits)
 {
@@ -56,7 +69,7 @@ void SendQueue::reset()
 
 Posted SendQueue::post(ibv_send_wr *wr, ibv_send_wr **bad_wr)
 {
-    const Guard guard(lock_);
+    const std::lock_guard guard(lock_);
 
     return post_chain(ring_, accepting_, wr, bad_wr,
                       [this](std::byte *slot, const ibv_send_wr &one) {
@@ -79,7 +92,7 @@ rox_send_wqe *SendQueue::begin(uint64_t wr_id, ibv_wr_opcode opcode, unsigned in
         batch_error_ = EINVAL;
     }
     if (batch_error_ == 0 && (slot_ = ring_.reserve()) == nullptr) {
-        batch_error_ = ring_.why_not();
+        batch_error_ = ring_.reserve_error();
     }
     if (batch_error_ != 0) {
         slot_ = nullptr;
@@ -108,7 +121,7 @@ void SendQueue::set_ud(const ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qk
         batch_error_ = EINVAL;
         return;
     }
-    current()->wr.ud.ah = ah_number(ah);
+    current()->wr.ud.ah = ah_index(ah);
     current()->wr.ud.remote_qpn = remote_qpn;
     current()->wr.ud.remote_qkey = remote_qkey;
 }
@@ -180,7 +193,7 @@ void RecvQueue::reset()
 
 Posted RecvQueue::post(ibv_recv_wr *wr, ibv_recv_wr **bad_wr)
 {
-    const Guard guard(lock_);
+    const std::lock_guard guard(lock_);
 
     return post_chain(ring_, accepting_, wr, bad_wr,
                       [this](std::byte *slot, const ibv_recv_wr &one) {
@@ -200,11 +213,11 @@ void CompletionQueue::elide_locks()
 }
 
 /*
- * Why peek() found nothing: ENOENT, or EIO if nothing will ever come. The kernel
- * sets the flag after its last entry, so look for one again. The caller holds
- * the lock.
+ * The error to return when peek() found nothing: ENOENT, or EIO if no entry will ever
+ * come. The kernel sets ROX_RING_ERROR after its last entry, so peek once more after
+ * the flag was seen. The caller holds the lock.
  */
-int CompletionQueue::why_empty()
+int CompletionQueue::empty_error()
 {
     if (ring_.corrupted()) {
         return EIO;
@@ -213,11 +226,11 @@ int CompletionQueue::why_empty()
 }
 
 /*
- * Places that the completions of one QP free in its queues. Nobody may post to
- * them before the kernel has the completions' own places: in a CQ that is as
- * large as its queues, these are all that the next completions have.
+ * Queue entries of one QP that polled completions have freed. The CQ's own entries
+ * must be returned to the kernel before anybody can post to these: a CQ as large as
+ * its queues has no other room for the next completions.
  */
-struct CompletionQueue::Places {
+struct CompletionQueue::Freed {
     Qp *qp = nullptr;
     bool sent = false;
     uint32_t sq_consumer = 0;
@@ -235,38 +248,38 @@ struct CompletionQueue::Places {
 };
 
 /*
- * Whose places a completion frees; nullptr if nobody's. The QP is there as long
- * as there are completions of it, see destroy_qp(). The caller holds the lock.
+ * The QP whose queue entries a completion frees, or nullptr. A QP exists as long as
+ * the CQ has completions of it, see destroy_qp(). The caller holds the lock.
  */
 Qp *CompletionQueue::owner(const rox_cqe &cqe) const
 {
     if (qps_ == nullptr) {
         return nullptr;
     }
-    return is_send(cqe) || !has_foreign_.load(std::memory_order_relaxed)
+    return is_send(cqe) || !has_xrc_targets_.load(std::memory_order_relaxed)
                ? qps_->find(cqe.qp_num)
-               : qps_->find_foreign(cqe.qp_num);
+               : qps_->find_unknown(cqe.qp_num);
 }
 
-/* First the places of all that was popped, then those in the queues. The caller holds the lock. */
-void CompletionQueue::give_back(const Places &places)
+/* Returns the popped CQ entries, then frees the queue entries. The caller holds the lock. */
+void CompletionQueue::give_back(const Freed &freed)
 {
     ring_.release();
-    if (places.qp == nullptr) {
+    if (freed.qp == nullptr) {
         return;
     }
-    if (places.sent) {
-        places.qp->sq.complete_to(places.sq_consumer);
+    if (freed.sent) {
+        freed.qp->sq.complete_to(freed.sq_consumer);
     }
-    if (places.received != 0) {
-        places.qp->rq.complete(places.received);
+    if (freed.received != 0) {
+        freed.qp->rq.complete(freed.received);
     }
 }
 
 int CompletionQueue::poll(std::span<ibv_wc> wcs)
 {
-    const Guard guard(lock_);
-    Places places;
+    const std::lock_guard guard(lock_);
+    Freed freed;
     int taken = 0;
 
     if (broken_) {
@@ -279,19 +292,19 @@ int CompletionQueue::poll(std::span<ibv_wc> wcs)
             break;
         }
         decode(*cqe, wc);
-        if (Qp *qp = owner(*cqe); qp != places.qp) {
-            if (places.qp != nullptr) {
-                give_back(places);
+        if (Qp *qp = owner(*cqe); qp != freed.qp) {
+            if (freed.qp != nullptr) {
+                give_back(freed);
             }
-            places = {.qp = qp};
+            freed = {.qp = qp};
         }
-        places.add(*cqe);
+        freed.add(*cqe);
         ring_.pop();
         taken++;
     }
     if (taken != 0) {
-        give_back(places);
-    } else if (!wcs.empty() && why_empty() == EIO) {
+        give_back(freed);
+    } else if (!wcs.empty() && empty_error() == EIO) {
         return -EIO;
     }
     return taken;
@@ -299,7 +312,7 @@ int CompletionQueue::poll(std::span<ibv_wc> wcs)
 
 void CompletionQueue::arm(bool solicited_only)
 {
-    const Guard guard(arm_lock_);
+    const std::lock_guard guard(arm_lock_);
 
     if (!broken_) {
         ring_.arm(solicited_only ? ROX_RING_ARM_SOLICITED : ROX_RING_ARM_NEXT);
@@ -308,7 +321,7 @@ void CompletionQueue::arm(bool solicited_only)
 
 void CompletionQueue::purge(uint32_t qp_num)
 {
-    const Guard guard(lock_);
+    const std::lock_guard guard(lock_);
 
     if (!broken_) {
         ring_.remove_if<rox_cqe>([qp_num](const rox_cqe &cqe) { return cqe.qp_num == qp_num; });
@@ -316,24 +329,24 @@ void CompletionQueue::purge(uint32_t qp_num)
 }
 
 /*
- * Takes the next completion out of the ring. From here on the program may do
- * whatever it may do after a poll: post to the place, and, if it has promised to
- * use one thread, destroy the QP or resize the CQ. The caller holds the lock.
+ * Takes the next completion. Afterwards the program may do what it may do after a
+ * poll: post to the freed entry and, if it has promised to use one thread, destroy the
+ * QP or resize the CQ. The caller holds the lock.
  */
 int CompletionQueue::advance()
 {
     const rox_cqe *cqe = broken_ ? nullptr : peek();
 
     if (cqe == nullptr) {
-        return broken_ ? EIO : why_empty();
+        return broken_ ? EIO : empty_error();
     }
     current_ = *cqe;
     ring_.pop();
 
-    Places places = {.qp = owner(current_)};
+    Freed freed = {.qp = owner(current_)};
 
-    places.add(current_);
-    give_back(places);
+    freed.add(current_);
+    give_back(freed);
     return 0;
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Queues: a ring with its lock and the rules of the verbs for posting and
- * polling. They know nothing of libibverbs' objects and make no system call, so
- * that they also run over plain memory.
+ * Queues: a ring, its lock, and the rules of the verbs for posting and polling.
+ * They make no system call, so that unit tests can run them on plain memory.
  */
 #ifndef ROX_QUEUE_HPP
 #define ROX_QUEUE_HPP
@@ -22,24 +21,31 @@
 
 namespace rox {
 
-/// What became of a post: 0 or a value of errno, and whether to ring the doorbell.
+/**
+ * Alignment of data that different threads write. One thread polls and so frees
+ * entries of queues to which other threads post. Each queue, and in it the count of
+ * freed entries, therefore has cache lines of its own.
+ */
+constexpr size_t cache_line = ROX_CACHE_LINE;
+
+/// Result of a post: 0 or an errno value, and whether the doorbell must be rung.
 struct Posted {
     int error = 0;
     bool wake = false;
 };
 
 /**
- * A work request is outstanding, and keeps its place in the queue, until the
- * program has polled its completion, or a later one's if it has none of its own
- * (IBTA 10.8.5.1, as adapters do it): otherwise a CQ that is as large as its
- * queues could overflow. Pollers say what is complete, under the CQ's lock.
+ * A work request occupies its entry until the program has polled its completion or,
+ * if it is unsignaled, a later completion (IBTA 10.8.5.1; adapters do the same).
+ * Otherwise a CQ as large as its queues could overflow. Polling frees the entries,
+ * under the CQ's lock.
  */
-class SendQueue {
+class alignas(cache_line) SendQueue {
 public:
-    /// @param max_wr the most work requests that may wait in the ring
+    /// @param max_wr how many work requests may be outstanding
     void attach(const RingView &view, uint32_t max_wr, const SendLimits &limits);
 
-    /// Does the QP's state take send work requests at all?
+    /// Sets whether the QP's state allows send work requests.
     void set_accepting(bool accepting) { accepting_ = accepting; }
 
     SpinLock &lock() { return lock_; }
@@ -48,18 +54,18 @@ public:
     /// completion of the QP is left in its CQ.
     void reset();
 
-    /// A completion was polled: all before @p consumer, an index of the ring, is complete.
+    /// A completion was polled: all entries before ring index @p consumer are free.
     void complete_to(uint32_t consumer) { completed_.store(consumer, std::memory_order_release); }
 
     /// ibv_post_send() without the doorbell.
     Posted post(ibv_send_wr *wr, ibv_send_wr **bad_wr);
 
     /** @name One batch of ibv_wr_*: start(), any number of begin() and setters, then complete() or
-     * abort(). An error is kept until complete(), which then posts nothing.
+     * abort(). After an error, complete() posts nothing and returns the error.
      */
     ///@{
     void start();
-    /// A new work request, or nullptr after an error. Its operation is the caller's to fill in.
+    /// Starts a work request; nullptr after an error. The caller fills in the operation's members.
     rox_send_wqe *begin(uint64_t wr_id, ibv_wr_opcode opcode, unsigned int flags);
     void set_bind(const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info);
     void set_ud(const ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey);
@@ -71,22 +77,24 @@ public:
     ///@}
 
 private:
+    struct Layout;
+
     rox_send_wqe *current() { return reinterpret_cast<rox_send_wqe *>(slot_); }
 
     SpinLock lock_;
     bool accepting_ = false;
     ProducerRing ring_;
-    std::atomic<uint32_t> completed_ = 0;
     SendLimits limits_;
-    std::byte *slot_ = nullptr; // of the work request that the batch is at
+    std::byte *slot_ = nullptr; // entry of the batch's current work request
     int batch_error_ = 0;
+    alignas(cache_line) std::atomic<uint32_t> completed_ = 0; // written by polling
 };
 
 /**
- * The receive queue of a QP, whose places are free when completions are polled
- * (see SendQueue), or an SRQ, whose places are free when QPs have taken them.
+ * The receive queue of a QP or an SRQ. Entries of a QP's queue are free once their
+ * completions were polled (see SendQueue), entries of an SRQ once a QP has taken them.
  */
-class RecvQueue {
+class alignas(cache_line) RecvQueue {
 public:
     enum class Kind { of_qp, shared };
 
@@ -100,7 +108,7 @@ public:
     /// completion of the QP is left in its CQ.
     void reset();
 
-    /// @p count completions were polled; the lock of the QP's CQ is held.
+    /// @p count completions were polled. The caller holds the lock of the QP's CQ.
     void complete(uint32_t count)
     {
         completed_.store(completed_.load(std::memory_order_relaxed) + count,
@@ -113,74 +121,77 @@ public:
     Posted post(ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
 
 private:
+    struct Layout;
+
     SpinLock lock_;
     bool accepting_ = false;
     ProducerRing ring_;
-    std::atomic<uint32_t> completed_ = 0;
     uint32_t max_sge_ = 0;
+    alignas(cache_line) std::atomic<uint32_t> completed_ = 0; // written by polling
 };
 
 struct Qp;
 class QpTable;
 
-class CompletionQueue {
+class alignas(cache_line) CompletionQueue {
 public:
-    /// Whose queues get their places back when completions are polled.
-    void serve(const QpTable *qps) { qps_ = qps; }
+    /// Sets the table of the QPs whose entries are freed by polling.
+    void set_qps(const QpTable *qps) { qps_ = qps; }
 
-    /// An XRC SRQ will complete to it. Its receives have the numbers of targets, which are not
-    /// in the table, so that nothing keeps the part of it where they would be.
-    void expect_foreign() { has_foreign_.store(true, std::memory_order_relaxed); }
+    /// To be called when an XRC SRQ gets this CQ. Its completions carry the numbers of XRC
+    /// targets. The table does not hold those, so their lookup must use find_unknown().
+    void expect_xrc_targets() { has_xrc_targets_.store(true, std::memory_order_relaxed); }
 
-    /// At creation and after a resize; then the caller holds lock() and arm_lock().
+    /// Sets the ring, at creation or after a resize. For a resize the caller holds lock() and
+    /// arm_lock().
     void attach(const RingView &view);
 
-    /// The ring is lost: every poll fails from now on. Under both locks.
+    /// The ring is lost: lets every later poll fail. The caller holds both locks.
     void set_broken() { broken_ = true; }
 
     void elide_locks();
 
     SpinLock &lock() { return lock_; }
 
-    /// Keeps arm() away from a ring that is being replaced.
+    /// Excludes arm() while the ring is replaced.
     SpinLock &arm_lock() { return arm_lock_; }
 
-    /// ibv_poll_cq(): completions taken, or a negative value of errno.
+    /// ibv_poll_cq(): the number of completions taken, or a negative errno value.
     int poll(std::span<ibv_wc> wcs);
 
     /// ibv_req_notify_cq().
     void arm(bool solicited_only);
 
-    /// Removes the completions of a QP that is no more.
+    /// Removes the completions of a QP that was reset or destroyed.
     void purge(uint32_t qp_num);
 
     /** @name ibv_start_poll() and so on: 0, ENOENT if there is no completion, or EIO.
-     * The lock is held from a successful start_poll() to end_poll(). The places of a
-     * completion are given back when the poll arrives at it.
+     * The lock is held from a successful start_poll() to end_poll(). When the poll moves to a
+     * completion, it frees the entries of that completion.
      */
     ///@{
     int start_poll();
     int next_poll();
     void end_poll();
-    /// The completion that the poll is at.
+    /// The completion that the poll has moved to.
     const rox_cqe &current() const { return current_; }
     ///@}
 
 private:
-    struct Places;
+    struct Freed;
 
     Qp *owner(const rox_cqe &cqe) const;
-    void give_back(const Places &places);
+    void give_back(const Freed &freed);
     int advance();
     const rox_cqe *peek() { return reinterpret_cast<const rox_cqe *>(ring_.peek()); }
-    int why_empty();
+    int empty_error();
 
     SpinLock lock_;
     SpinLock arm_lock_;
     ConsumerRing ring_;
-    rox_cqe current_ = {}; // a copy: its place in the ring is the kernel's again
+    rox_cqe current_ = {}; // a copy, because the kernel may reuse the ring entry
     const QpTable *qps_ = nullptr;
-    std::atomic<bool> has_foreign_ = false;
+    std::atomic<bool> has_xrc_targets_ = false;
     bool broken_ = false;
 };
 

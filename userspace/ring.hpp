@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * The program's end of the rings in <rdma/rox-abi.h>. No locks, no system
- * calls: the owner of a ring has both.
+ * The program's ends of the rings in <rdma/rox-abi.h>. They take no locks and make
+ * no system calls; their owner does.
  *
- * Each end keeps its own index in private memory and publishes it; the peer's
- * index is read, checked and cached.
+ * Each end keeps its own index in private memory and publishes it in the ring. It
+ * reads, checks and caches the index of the other end.
  */
 #ifndef ROX_RING_HPP
 #define ROX_RING_HPP
@@ -20,7 +20,7 @@
 
 namespace rox {
 
-/// Where a ring lies in memory.
+/// A ring in a mapping: its control block and its entries.
 class RingView {
 public:
     RingView() = default;
@@ -51,16 +51,17 @@ private:
 };
 
 /**
- * The end that adds entries: SQ, RQ and SRQ.
+ * The end that adds entries, of an SQ, RQ or SRQ.
  *
- * reserve() any number of entries, fill them, then publish() them together or
- * roll_back() to what was published.
+ * reserve() entries and fill them. Then publish() makes all of them visible at
+ * once, or roll_back() drops them.
  */
 class ProducerRing {
 public:
     /**
-     * @param limit the most entries that may be in the ring, if fewer than it holds
-     * @param freed entries ever given back; nullptr if the consumer's index says it
+     * @param limit how many entries may be in use, at most all of the ring
+     * @param freed number of entries ever freed; nullptr: an entry is free as soon as the
+     *        consumer has taken it
      */
     void attach(const RingView &view, uint32_t limit, const std::atomic<uint32_t> *freed = nullptr)
     {
@@ -69,13 +70,13 @@ public:
         limit_ = std::min(limit, view.entries());
         head_ = view ? view.producer().load(std::memory_order_relaxed) : 0;
         published_ = head_;
-        consumer_ = head_ - limit_; // forces a look at the first reserve()
+        consumer_ = head_ - limit_; // looks full: the first reserve() reads the index
     }
 
     explicit operator bool() const { return static_cast<bool>(view_); }
     const RingView &view() const { return view_; }
 
-    /// The next entry, or nullptr; then why_not() tells.
+    /// The next entry, or nullptr; then reserve_error() tells why.
     std::byte *reserve()
     {
         if (head_ - consumer_ >= limit_ && !refresh()) {
@@ -84,16 +85,16 @@ public:
         return view_.at(head_++);
     }
 
-    /// Why reserve() failed: ENOMEM for a full ring, EIO for an index that cannot be.
-    int why_not() const { return head_ - consumer_ > view_.entries() ? EIO : ENOMEM; }
+    /// Why reserve() failed: ENOMEM for a full ring, EIO for an invalid consumer index.
+    int reserve_error() const { return head_ - consumer_ > view_.entries() ? EIO : ENOMEM; }
 
-    /// The index of the entry that reserve() gives next.
+    /// Index of the entry that the next reserve() returns.
     uint32_t head() const { return head_; }
 
-    /// Takes back the last reserve().
+    /// Undoes the last reserve().
     void drop_last() { head_--; }
 
-    /// Makes all that is reserved visible to the consumer. False if there was nothing.
+    /// Makes the reserved entries visible to the consumer. False if there are none.
     bool publish()
     {
         if (head_ == published_) {
@@ -104,16 +105,17 @@ public:
         return true;
     }
 
+    /// Drops the reserved entries that were not published.
     void roll_back() { head_ = published_; }
 
-    /// After publish(): does the consumer sleep, so that it must be woken by a doorbell?
+    /// To be called after publish(): true if the consumer sleeps and needs a doorbell.
     bool needs_wakeup() const
     {
         std::atomic_thread_fence(std::memory_order_seq_cst);
         return (view_.flags().load(std::memory_order_relaxed) & ROX_RING_NEED_WAKEUP) != 0;
     }
 
-    /// The QP went to RESET: whatever the consumer has not taken is forgotten.
+    /// After the QP went to RESET: drops the entries that the consumer has not taken.
     void reset()
     {
         if (!view_) {
@@ -126,6 +128,7 @@ public:
     }
 
 private:
+    /* Reads how far entries are free. True if one can be reserved. */
     bool refresh()
     {
         consumer_ = freed_ != nullptr ? freed_->load(std::memory_order_acquire)
@@ -137,19 +140,19 @@ private:
     const std::atomic<uint32_t> *freed_ = nullptr;
     uint32_t limit_ = 0;
     uint32_t head_ = 0;      // next entry to reserve
-    uint32_t published_ = 0; // what the consumer may see
-    uint32_t consumer_ = 0;  // the consumer's index, or what was freed, as last seen
+    uint32_t published_ = 0; // the producer index in the ring
+    uint32_t consumer_ = 0;  // the consumer index, or *freed_, as last read
 };
 
 /**
- * The end that takes entries: a CQ.
+ * The end that takes entries, of a CQ.
  *
- * peek() and pop() go through the entries; release() gives all that was popped
- * back to the producer.
+ * peek() and pop() go through the entries. release() returns all popped entries
+ * to the producer.
  */
 class ConsumerRing {
 public:
-    /// Begins at the ring's own consumer index; used again after a resize.
+    /// Starts at the consumer index in the ring. Called again after a resize.
     void attach(const RingView &view)
     {
         view_ = view;
@@ -160,7 +163,7 @@ public:
 
     const RingView &view() const { return view_; }
 
-    /// The oldest entry, or nullptr if there is none or corrupted().
+    /// The oldest entry, or nullptr if there is none or the ring is corrupted().
     std::byte *peek()
     {
         if (tail_ == producer_ && !refresh()) {
@@ -171,12 +174,13 @@ public:
 
     void pop() { tail_++; }
 
+    /// Returns the popped entries to the producer.
     void release() { view_.consumer().store(tail_, std::memory_order_release); }
 
-    /// The producer's index cannot be right; the ring stays unusable.
+    /// True after the producer index was invalid. The ring stays unusable.
     bool corrupted() const { return corrupted_; }
 
-    /// The producer has given up the ring; no entry will be added.
+    /// True if the kernel has set ROX_RING_ERROR: it adds no more entries.
     bool failed() const
     {
         return (view_.flags().load(std::memory_order_acquire) & ROX_RING_ERROR) != 0;
@@ -190,9 +194,9 @@ public:
     }
 
     /**
-     * Removes the entries that @p is_victim names; the others keep their order.
-     * The producer may go on adding meanwhile: the gap closes towards the new end.
-     * @return the number removed
+     * Removes the entries for which @p is_victim is true. The others keep their order and
+     * move towards the producer index, so the producer may add entries meanwhile.
+     * @return the number of removed entries
      */
     template <typename Entry, typename Predicate>
     uint32_t remove_if(Predicate is_victim)
@@ -221,7 +225,7 @@ public:
     }
 
 private:
-    /* True if there are entries. */
+    /* Reads the producer index. True if there are entries. */
     bool refresh()
     {
         const uint32_t producer = view_.producer().load(std::memory_order_acquire);
@@ -239,7 +243,7 @@ private:
 
     RingView view_;
     uint32_t tail_ = 0;     // next entry to take
-    uint32_t producer_ = 0; // the producer's index as last seen
+    uint32_t producer_ = 0; // the producer index as last read
     bool corrupted_ = false;
 };
 

@@ -12,9 +12,9 @@
 namespace rox {
 namespace {
 
-/* Maps what the kernel offers and begins to use it. 0 or a value of errno. */
-int adopt_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t max_wr,
-               uint32_t max_sge)
+/* Maps the ring that the kernel offers and attaches the queue to it. 0 or an errno value. */
+int map_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t max_wr,
+             uint32_t max_sge)
 {
     Mapping map;
 
@@ -29,10 +29,13 @@ int adopt_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t 
     return 0;
 }
 
-/* Maps the ring of an SRQ that the kernel has created, or undoes that. 0 or a value of errno. */
+/*
+ * Completes an SRQ that the kernel has created; destroys it again if its ring cannot be
+ * mapped. 0 or an errno value.
+ */
 int complete(Srq &srq, ibv_pd *pd, const rox_create_srq_resp &offer, const ibv_srq_attr &attr)
 {
-    const int error = adopt_ring(srq, pd->context->cmd_fd, offer, attr.max_wr, attr.max_sge);
+    const int error = map_ring(srq, pd->context->cmd_fd, offer, attr.max_wr, attr.max_sge);
 
     if (error != 0) {
         rdmacore::ibv_cmd_destroy_srq(&srq.vsrq.srq);
@@ -47,6 +50,7 @@ int complete(Srq &srq, ibv_pd *pd, const rox_create_srq_resp &offer, const ibv_s
     return 0;
 }
 
+/* The SRQ's public part; nullptr, with errno set, after an error. */
 ibv_srq *finish(std::unique_ptr<Srq> srq, int error)
 {
     if (error != 0) {
@@ -60,7 +64,7 @@ ibv_srq *create_xrc_srq(ibv_context *context, ibv_srq_init_attr_ex *attr)
 {
     constexpr uint32_t needed = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
     std::unique_ptr<Srq> srq = make_object<Srq>();
-    rdmacore::create_xsrq_cmd cmd = {};
+    Message<rdmacore::create_xsrq_cmd, rox_create_srq_req> cmd;
     Message<ib_uverbs_create_srq_resp, rox_create_srq_resp> resp;
 
     if (!srq) {
@@ -69,8 +73,8 @@ ibv_srq *create_xrc_srq(ibv_context *context, ibv_srq_init_attr_ex *attr)
     if ((attr->comp_mask & needed) != needed || attr->xrcd == nullptr || attr->cq == nullptr) {
         return finish(nullptr, EINVAL);
     }
-    Cq::of(attr->cq)->queue.expect_foreign();
-    int error = rdmacore::ibv_cmd_create_srq_ex(context, &srq->vsrq, attr, &cmd, sizeof(cmd),
+    Cq::of(attr->cq)->queue.expect_xrc_targets();
+    int error = rdmacore::ibv_cmd_create_srq_ex(context, &srq->vsrq, attr, cmd.core(), cmd.size(),
                                                 resp.core(), resp.size());
 
     if (error == 0) {
@@ -84,13 +88,13 @@ ibv_srq *create_xrc_srq(ibv_context *context, ibv_srq_init_attr_ex *attr)
 ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
 {
     std::unique_ptr<Srq> srq = make_object<Srq>();
-    rdmacore::create_srq_cmd cmd = {};
+    Message<rdmacore::create_srq_cmd, rox_create_srq_req> cmd;
     Message<ib_uverbs_create_srq_resp, rox_create_srq_resp> resp;
 
     if (!srq) {
         return nullptr;
     }
-    int error = rdmacore::ibv_cmd_create_srq(pd, &srq->vsrq.srq, attr, &cmd, sizeof(cmd),
+    int error = rdmacore::ibv_cmd_create_srq(pd, &srq->vsrq.srq, attr, cmd.core(), cmd.size(),
                                              resp.core(), resp.size());
 
     if (error == 0) {
@@ -99,7 +103,7 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr)
     return finish(std::move(srq), error);
 }
 
-/* Basic and XRC SRQs; the public part is filled in as ibv_create_srq() does it. */
+/* Basic and XRC SRQs. Fills in the public part as ibv_create_srq() does. */
 ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr)
 {
     constexpr uint32_t supported = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
@@ -144,36 +148,37 @@ int get_srq_num(ibv_srq *ibsrq, uint32_t *srq_num)
 }
 
 /*
- * Moves the queue into a new ring, whose place the kernel writes to resp_addr.
- * The caller holds the lock.
+ * Moves the queue into a new ring, which the kernel describes at resp_addr. The lock
+ * excludes posts while the kernel copies the entries of the old ring.
  */
 static int resize(Srq &srq, ibv_srq_attr *attr)
 {
     rox_create_srq_resp offer = {};
     Message<rdmacore::modify_srq_cmd, rox_modify_srq_req> cmd;
+    const std::lock_guard guard(srq.queue.lock());
 
     cmd.driver.resp_addr = reinterpret_cast<uintptr_t>(&offer);
+    cmd.driver.resp_len = sizeof(offer);
     if (const int error = rdmacore::ibv_cmd_modify_srq(&srq.vsrq.srq, attr, IBV_SRQ_MAX_WR,
                                                        cmd.core(), cmd.size());
         error != 0) {
         return error;
     }
 
-    const int error = adopt_ring(srq, srq.vsrq.srq.context->cmd_fd, offer, offer.rq.entries,
-                                 srq.queue.max_sge());
+    const int error = map_ring(srq, srq.vsrq.srq.context->cmd_fd, offer, offer.rq.entries,
+                               srq.queue.max_sge());
 
     if (error != 0) {
-        srq.queue.set_accepting(false); // the kernel reads a ring that we cannot reach
+        srq.queue.set_accepting(false); // the kernel reads a ring that is not mapped here
     }
     return error;
 }
 
-/* A resize is a command of its own: it must not be undone in part by what is refused after it. */
+/* A resize is a command of its own: another attribute may be refused, a resize cannot be undone. */
 int modify_srq(ibv_srq *ibsrq, ibv_srq_attr *attr, int attr_mask)
 {
     Srq *srq = Srq::of(ibsrq);
     rdmacore::modify_srq_cmd cmd = {};
-    const Guard guard(srq->queue.lock());
 
     if ((attr_mask & IBV_SRQ_MAX_WR) != 0) {
         const int error = resize(*srq, attr);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * The operations that the provider gives to libibverbs. Those that return int
- * return 0 or a value of errno, those that return a pointer nullptr with errno
- * set, unless the verbs' manual pages say otherwise.
+ * The operations that the provider registers with libibverbs. Unless the manual
+ * pages say otherwise, those that return int return 0 or an errno value, and those
+ * that return a pointer return nullptr and set errno.
  */
 #ifndef ROX_VERBS_HPP
 #define ROX_VERBS_HPP
@@ -49,11 +49,11 @@ int req_notify_cq(ibv_cq *cq, int solicited_only);
 
 /* cq_ex.cpp */
 
-/// The IBV_WC_EX_WITH_* that a CQ can have.
+/// The IBV_WC_EX_WITH_* flags that a CQ supports.
 constexpr uint64_t supported_wc_flags = uint64_t{IBV_WC_STANDARD_FLAGS} |
                                         uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP} |
                                         uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK};
-/// Fills in the functions by which the program polls @p cq.
+/// Sets the functions with which the program polls @p cq.
 void set_poll_functions(ibv_cq_ex &cq, uint64_t wc_flags);
 
 /* srq.cpp */
@@ -76,16 +76,18 @@ int destroy_qp(ibv_qp *qp);
 /* post.cpp */
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
-/// The IBV_QP_EX_WITH_* that a QP of @p type can have.
+/// The IBV_QP_EX_WITH_* flags that a QP of @p type supports.
 uint64_t supported_send_ops(ibv_qp_type type);
-/// Fills in the functions by which the program posts to @p qp.
+/// Sets the functions with which the program posts to @p qp.
 void set_send_functions(ibv_qp_ex &qp, uint64_t send_ops);
 
 /* doorbell.cpp */
 
-/// Wakes the send engine. 0 or a value of errno: the device is gone.
+/// Makes the doorbell of a context. Its file descriptor, or -1: the uverbs commands will do.
+int open_doorbell(int cmd_fd);
+/// Wakes the kernel's send engine. 0, or an errno value if the device is gone.
 int ring_send_doorbell(ibv_qp *qp);
-/// Wakes the receive side, which has something to do with newly posted entries.
+/// Wakes the kernel to process newly posted receives. Returns as ring_send_doorbell().
 int ring_recv_doorbell(ibv_qp *qp);
 
 } // namespace rox

@@ -8,7 +8,7 @@
 
 namespace rox {
 
-/* An SGE list is copied as it is, and so are opcodes and flags. */
+/* SGE lists, opcodes and flags are copied unchanged. */
 static_assert(sizeof(rox_sge) == sizeof(ibv_sge));
 static_assert(offsetof(rox_sge, addr) == offsetof(ibv_sge, addr));
 static_assert(offsetof(rox_sge, length) == offsetof(ibv_sge, length));
@@ -29,6 +29,8 @@ constexpr uint32_t fetch_opcodes = bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP
 
 constexpr unsigned int send_flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |
                                     IBV_SEND_INLINE;
+/* Accepted and ignored, as adapters do. */
+constexpr unsigned int ignored_send_flags = IBV_SEND_IP_CSUM;
 
 constexpr uint32_t legal_opcodes(ibv_qp_type type)
 {
@@ -48,7 +50,7 @@ rox_send_wqe *send_header(std::byte *slot)
     return reinterpret_cast<rox_send_wqe *>(slot);
 }
 
-/* A C program can put any number there, which is not a value of the enumeration. */
+/* A C program can store any number in wr.opcode, even one that is no value of the enumeration. */
 uint32_t opcode_of(const ibv_send_wr &wr)
 {
     uint32_t opcode = 0;
@@ -58,7 +60,7 @@ uint32_t opcode_of(const ibv_send_wr &wr)
     return opcode;
 }
 
-/* The part of the WQE that depends on the operation. */
+/* Writes the members that depend on the operation. 0 or EINVAL. */
 int put_operation(rox_send_wqe &wqe, const ibv_send_wr &wr, ibv_qp_type type)
 {
     switch (wr.opcode) {
@@ -85,14 +87,14 @@ int put_operation(rox_send_wqe &wqe, const ibv_send_wr &wr, ibv_qp_type type)
         if (wr.wr.ud.ah == nullptr) {
             return EINVAL;
         }
-        wqe.wr.ud.ah = ah_number(wr.wr.ud.ah);
+        wqe.wr.ud.ah = ah_index(wr.wr.ud.ah);
         wqe.wr.ud.remote_qpn = wr.wr.ud.remote_qpn;
         wqe.wr.ud.remote_qkey = wr.wr.ud.remote_qkey;
     }
     return 0;
 }
 
-/* Inline payload out of an SGE list, whose keys mean nothing here. */
+/* Copies the payload that an SGE list names into the WQE; its keys are ignored. 0 or EINVAL. */
 int put_inline_sges(std::byte *slot, std::span<const ibv_sge> list, const SendLimits &limits)
 {
     std::byte *const payload = slot + send_header_size;
@@ -118,9 +120,9 @@ bool opcode_is_legal(ibv_qp_type type, uint32_t opcode)
     return opcode < 32 && (legal_opcodes(type) >> opcode & 1) != 0;
 }
 
-uint32_t ah_number(const ibv_ah *ah)
+uint32_t ah_index(const ibv_ah *ah)
 {
-    return object_of<const Ah>(ah)->number;
+    return object_of<const Ah>(ah)->index;
 }
 
 int make_bind(rox_bind &bind, const ibv_mw &mw, uint32_t rkey, const ibv_mw_bind_info &info)
@@ -156,7 +158,9 @@ int put_sge_list(std::byte *slot, std::span<const ibv_sge> list, const SendLimit
         return EINVAL;
     }
     send_header(slot)->num_sge = static_cast<uint32_t>(list.size());
-    if (!list.empty()) {
+    if (list.size() == 1) { // the usual case needs no call
+        *reinterpret_cast<ibv_sge *>(slot + send_header_size) = list.front();
+    } else if (!list.empty()) {
         std::memcpy(slot + send_header_size, list.data(), list.size_bytes());
     }
     return 0;
@@ -185,8 +189,8 @@ int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits
 {
     const auto num_sge = static_cast<uint32_t>(wr.num_sge);
 
-    if (!opcode_is_legal(limits.type, opcode_of(wr)) || (wr.send_flags & ~send_flags) != 0 ||
-        num_sge > limits.max_sge) {
+    if (!opcode_is_legal(limits.type, opcode_of(wr)) ||
+        (wr.send_flags & ~(send_flags | ignored_send_flags)) != 0 || num_sge > limits.max_sge) {
         return EINVAL;
     }
 
@@ -194,8 +198,8 @@ int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits
 
     wqe.wr_id = wr.wr_id;
     wqe.opcode = wr.opcode;
-    wqe.send_flags = wr.send_flags;
-    wqe.ex.imm_data = wr.imm_data; // or invalidate_rkey: a union there and here
+    wqe.send_flags = wr.send_flags & send_flags;
+    wqe.ex.imm_data = wr.imm_data; // or invalidate_rkey: both structures have a union
     if (limits.type == IBV_QPT_XRC_SEND) {
         wqe.xrc_srqn = wr.qp_type.xrc.remote_srqn;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /**
  * @file
- * Work requests of the verbs into WQEs of the rings. Pure functions.
+ * Encoding of work requests as ring entries (WQEs). Pure functions.
  */
 #ifndef ROX_WQE_HPP
 #define ROX_WQE_HPP
@@ -15,7 +15,7 @@
 
 namespace rox {
 
-/// What a send queue takes; everything else is EINVAL.
+/// What a send queue accepts. Anything else is EINVAL.
 struct SendLimits {
     ibv_qp_type type = IBV_QPT_RC;
     uint32_t max_sge = 0;
@@ -27,10 +27,10 @@ constexpr size_t send_header_size = sizeof(rox_send_wqe);
 /// Bytes of a receive WQE before its SGE list.
 constexpr size_t recv_header_size = sizeof(rox_recv_wqe);
 
-/// May QPs of @p type send @p opcode, which may be any number?
+/// True if QPs of @p type can send @p opcode, which may be any number.
 bool opcode_is_legal(ibv_qp_type type, uint32_t opcode);
 
-/// May the payload of @p opcode be given inline?
+/// True if the payload of @p opcode may be inline.
 constexpr bool opcode_takes_inline(ibv_wr_opcode opcode)
 {
     return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE ||
@@ -38,37 +38,37 @@ constexpr bool opcode_takes_inline(ibv_wr_opcode opcode)
            opcode == IBV_WR_ATOMIC_WRITE;
 }
 
-/// Operations on keys have none, and an SGE list that comes with one means nothing.
+/// Key operations have no payload; an SGE list that comes with one is ignored.
 constexpr bool has_payload(uint32_t opcode)
 {
     return opcode != IBV_WR_LOCAL_INV && opcode != IBV_WR_BIND_MW;
 }
 
-/// The number by which the kernel knows an address handle.
-uint32_t ah_number(const ibv_ah *ah);
+/// The index by which WQEs name an address handle.
+uint32_t ah_index(const ibv_ah *ah);
 
 /**
- * What a work request says that binds @p mw, of any type, under the key @p rkey.
+ * Encodes the binding of @p mw, of either type, with @p rkey as its new key.
  * @return 0 or EINVAL
  */
 int make_bind(rox_bind &bind, const ibv_mw &mw, uint32_t rkey, const ibv_mw_bind_info &info);
 
-/// The same as the program posts it, which is only for windows of type 2 and does not unbind.
+/// The same for IBV_WR_BIND_MW, which takes windows of type 2 only and cannot unbind.
 int make_posted_bind(rox_bind &bind, const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info);
 
 /// Writes the SGE list of a send WQE. 0 or EINVAL.
 int put_sge_list(std::byte *slot, std::span<const ibv_sge> list, const SendLimits &limits);
 
-/// Writes the payload of a send WQE; @p buffers are gathered. 0 or EINVAL.
+/// Gathers @p buffers into the inline payload of a send WQE. 0 or EINVAL.
 int put_inline(std::byte *slot, std::span<const ibv_data_buf> buffers, const SendLimits &limits);
 
 /**
- * Writes @p wr into the send ring's entry @p slot.
- * @return 0, or EINVAL: then the entry is worth nothing
+ * Writes @p wr into @p slot, an entry of a send ring.
+ * @return 0, or EINVAL: then the content of the entry is undefined
  */
 int encode_send(std::byte *slot, const ibv_send_wr &wr, const SendLimits &limits);
 
-/// Writes @p wr into the entry @p slot of a receive queue. 0 or EINVAL.
+/// Writes @p wr into @p slot, an entry of a receive ring. 0 or EINVAL.
 int encode_recv(std::byte *slot, const ibv_recv_wr &wr, uint32_t max_sge);
 
 } // namespace rox

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The newest kernel interface given to older kernels. What a kernel has is
- * found out by compat/Kbuild, which defines ROX_HAVE_*. No other folder has an
- * #if on the kernel.
+ * Provides interfaces of the newest kernel on older kernels. compat/Kbuild probes
+ * the kernel's headers and defines ROX_HAVE_*. No other folder has an #if that
+ * depends on the kernel.
  *
- * This header is for everybody; compat/net.h has what only net/ needs, and
- * compat/ops.h what only the tables of ib_device_ops need.
+ * This header is for all folders. compat/net.h is for net/, compat/dmabuf.h for mem/dmabuf.c,
+ * compat/crc32.h for wire/crc32.c, compat/opcodes.h for the opcodes, compat/ops.h for the tables of
+ * ib_device_ops in verbs/.
  */
 #ifndef ROX_COMPAT_H
 #define ROX_COMPAT_H
 
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/sched/task.h>
-#include <linux/timer.h>
-#include <linux/workqueue.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 
@@ -30,10 +30,6 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-#ifndef ROX_HAVE_TIMER_CONTAINER_OF
-#define timer_container_of(var, timer, field) container_of(timer, typeof(*(var)), field)
-#endif
-
 #ifndef ROX_HAVE_VM_FLAGS_SET
 static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 {
@@ -41,20 +37,10 @@ static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 }
 #endif
 
-/* Per-CPU was what a workqueue without WQ_UNBOUND is before it had a name. */
-#ifndef ROX_HAVE_WQ_PERCPU
-#define WQ_PERCPU 0
-#endif
-
 #ifndef ROX_HAVE_VIRT_DMA_TO_PTR
 static inline void *ib_virt_dma_to_ptr(u64 dma_addr)
 {
 	return (void *)(uintptr_t)dma_addr;
-}
-
-static inline struct page *ib_virt_dma_to_page(u64 dma_addr)
-{
-	return virt_to_page(ib_virt_dma_to_ptr(dma_addr));
 }
 #endif
 
@@ -66,31 +52,41 @@ static inline struct ib_umem *ib_umem_get_va(struct ib_device *device, unsigned 
 }
 #endif
 
-/* Values of the uverbs ABI that old kernels do not know by name. */
+/* For a table of ib_device_ops. In kernels without the op only our notifier reports events. */
+#ifdef ROX_HAVE_REPORT_PORT_EVENT
+#define ROX_OPS_REPORT_PORT_EVENT .report_port_event = rox_report_port_event,
+#else
+#define ROX_OPS_REPORT_PORT_EVENT
+#endif
+
+/* Values of the uverbs ABI for which old kernels have no names. */
 #ifndef ROX_HAVE_IB_FLUSH
-#define IB_WR_FLUSH		((enum ib_wr_opcode)14)
 #define IB_WR_ATOMIC_WRITE	((enum ib_wr_opcode)15)
-#define IB_ACCESS_FLUSH_GLOBAL		BIT(8)
-#define IB_ACCESS_FLUSH_PERSISTENT	BIT(9)
 #define IB_WC_ATOMIC_WRITE	((enum ib_wc_opcode)9)
 #define IB_DEVICE_ATOMIC_WRITE	BIT_ULL(40)
-/* <rdma/ib_pack.h> has them together with the above. */
-#define IB_OPCODE_RC_FLUSH		0x1c
-#define IB_OPCODE_RC_ATOMIC_WRITE	0x1d
 #endif
 
 /*
- * To be called where alloc_ucontext refuses. Linux, 6.12 and before at least,
- * frees such a context with its reference on the program's task if the context
- * was asked for by ioctl(): as often as it asks, the program leaves a task that
- * is never freed. Without a task the core has nothing to give back, so that one
- * which does give it back is as right with this.
+ * Call this where alloc_ucontext fails. It works around a leak in Linux 6.12 and older: if the
+ * context was requested by ioctl(), the core frees it without dropping its reference on the
+ * program's task. So a program could leak a task with each failed request. A kernel without the
+ * bug finds no task, and drops nothing.
  */
 static inline void rox_ucontext_refused(struct ib_ucontext *uc)
 {
 	if (uc->res.task)
 		put_task_struct(uc->res.task);
 	uc->res.task = NULL;
+}
+
+/* Is one of the tasks in another cgroup, or has it other CPUs or another nice value? */
+static inline bool rox_task_moved(struct task_struct *a, struct task_struct *b)
+{
+#ifdef CONFIG_CGROUPS
+	if (rcu_access_pointer(a->cgroups) != rcu_access_pointer(b->cgroups))
+		return true;
+#endif
+	return !cpumask_equal(a->cpus_ptr, b->cpus_ptr) || task_nice(a) != task_nice(b);
 }
 
 #endif /* ROX_COMPAT_H */

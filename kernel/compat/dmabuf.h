@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The newest interface of dma-buf given to older kernels; for verbs/dmabuf.c.
+ * compat.h for mem/dmabuf.c: provides the newest interface of dma-buf.
  */
 #ifndef ROX_COMPAT_DMABUF_H
 #define ROX_COMPAT_DMABUF_H
@@ -8,10 +8,12 @@
 #include <linux/dma-buf.h>
 #include <linux/module.h>
 
-/* What took the lock by itself got another name when a variant without came. */
+/* In old kernels the functions that take the lock themselves have no suffix. */
 #ifndef ROX_HAVE_DMABUF_VMAP_UNLOCKED
 #define dma_buf_vmap_unlocked dma_buf_vmap
 #define dma_buf_vunmap_unlocked dma_buf_vunmap
+#define dma_buf_map_attachment_unlocked dma_buf_map_attachment
+#define dma_buf_unmap_attachment_unlocked dma_buf_unmap_attachment
 #endif
 
 #ifdef ROX_HAVE_IMPORT_NS_STRING

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* compat.h for net/: sk_buffs, sockets, routes. */
+/* compat.h for net/: provides the newest interfaces of sk_buffs, sockets and routes. */
 #ifndef ROX_COMPAT_NET_H
 #define ROX_COMPAT_NET_H
 
+#include <linux/ipv6.h>
 #include <linux/skbuff.h>
 #include <net/flow.h>
 #include <net/inet_dscp.h>
-#include <net/ipv6_stubs.h>
+#include <net/inet_sock.h>
+#include <net/ipv6.h>
+#include <net/udp.h>
 #include <net/udp_tunnel.h>
 
 #ifndef ROX_HAVE_SKB_FRAG_FILL
@@ -19,7 +22,7 @@ static inline void skb_frag_fill_page_desc(skb_frag_t *frag, struct page *page, 
 #endif
 
 #ifndef ROX_HAVE_TUNNEL_SOCK_SK
-/* The function takes the socket, its successor the sock. */
+/* The old function takes the socket, the new one takes the sock. */
 static inline void rox_setup_udp_tunnel_sock(struct net *net, struct sock *sk,
 					     struct udp_tunnel_sock_cfg *cfg)
 {
@@ -29,13 +32,25 @@ static inline void rox_setup_udp_tunnel_sock(struct net *net, struct sock *sk,
 #define setup_udp_tunnel_sock rox_setup_udp_tunnel_sock
 #endif
 
+#ifndef ROX_HAVE_TUNNEL_RELEASE_SK
+/* As above: the old function takes the socket. */
+static inline void rox_udp_tunnel_sock_release(struct sock *sk)
+{
+	udp_tunnel_sock_release(sk->sk_socket);
+}
+
+#define udp_tunnel_sock_release rox_udp_tunnel_sock_release
+#endif
+
 #ifdef ROX_HAVE_IPV6_STUB_FLOW
-/* Through the stub, so that IPv6 may be a module, or absent. */
+#include <net/ipv6_stubs.h>
+
+/* The stub allows IPv6 to be a module, or to be absent. */
 #define ip6_dst_lookup_flow(net, sk, fl6, final_dst) \
 	ipv6_stub->ipv6_dst_lookup_flow(net, sk, fl6, final_dst)
 #endif
 
-/* Traffic class of a route look-up: the field has changed its name and type. */
+/* Sets the traffic class of a route look-up. Name and type of the field depend on the kernel. */
 static inline void rox_flowi4_set_dsfield(struct flowi4 *fl4, u8 dsfield)
 {
 #ifdef ROX_HAVE_FLOWI4_DSCP
@@ -44,5 +59,80 @@ static inline void rox_flowi4_set_dsfield(struct flowi4 *fl4, u8 dsfield)
 	fl4->flowi4_tos = dsfield & INET_DSCP_MASK;
 #endif
 }
+
+/* This host gets the multicast packets that a socket sends. */
+static inline void rox_sock_set_mc_loop(struct sock *sk)
+{
+#ifdef ROX_HAVE_INET_FLAGS
+	inet_set_bit(MC_LOOP, sk);
+	inet6_set_bit(MC6_LOOP, sk);
+#else
+	inet_sk(sk)->mc_loop = 1;
+#endif
+}
+
+/* The same for its IPv6 options. */
+static inline void rox_pinfo_set_mc_loop(struct ipv6_pinfo *options)
+{
+#ifndef ROX_HAVE_INET_FLAGS
+	options->mc_loop = 1;
+#endif
+}
+
+/*
+ * rox_sock_next() takes the oldest frame from a UDP socket, and gives the memory back that UDP has
+ * charged for it. The caller holds the lock, by which frames taken on several CPUs keep their
+ * order. BHs are disabled.
+ */
+#ifdef ROX_HAVE_UDP_SKB_DESTRUCTOR
+static inline void rox_sock_lock(struct sock *sk)
+{
+	spin_lock(&udp_sk(sk)->reader_queue.lock);
+}
+
+static inline void rox_sock_unlock(struct sock *sk)
+{
+	spin_unlock(&udp_sk(sk)->reader_queue.lock);
+}
+
+static inline struct sk_buff *rox_sock_next(struct sock *sk)
+{
+	struct sk_buff_head *queue = &udp_sk(sk)->reader_queue;
+	struct sk_buff *skb;
+
+	if (skb_queue_empty(queue)) {
+		spin_lock(&sk->sk_receive_queue.lock);
+		skb_queue_splice_tail_init(&sk->sk_receive_queue, queue);
+		spin_unlock(&sk->sk_receive_queue.lock);
+	}
+	skb = __skb_dequeue(queue);
+	if (skb)
+		udp_skb_destructor(sk, skb);
+	return skb;
+}
+#else
+/* What gives the memory back is not exported. UDP's own function takes the lock of its queue. */
+static inline void rox_sock_lock(struct sock *sk)
+{
+	write_lock(&sk->sk_callback_lock);
+}
+
+static inline void rox_sock_unlock(struct sock *sk)
+{
+	write_unlock(&sk->sk_callback_lock);
+}
+
+static inline struct sk_buff *rox_sock_next(struct sock *sk)
+{
+	struct sk_buff *skb;
+	int off = 0, err;
+
+	/* An error of the socket, which is reported first, does not stand for an empty queue. */
+	do {
+		skb = __skb_recv_udp(sk, MSG_DONTWAIT, &off, &err);
+	} while (!skb && err != -EAGAIN);
+	return skb;
+}
+#endif
 
 #endif /* ROX_COMPAT_NET_H */

@@ -8,19 +8,19 @@
  *		ROX_OPS_FILL_RES_SRQ
  *		...
  *
- * Each brings its own comma. Included by the files that have such a table.
+ * Each macro ends with a comma. Files of verbs/ include this header last, as it uses functions
+ * that other headers declare.
  */
 #ifndef ROX_COMPAT_OPS_H
 #define ROX_COMPAT_OPS_H
 
 #include <rdma/rdma_counter.h>
 #include <rdma/uverbs_ioctl.h>
-#include "../observe/observe.h"
 
 #ifdef ROX_HAVE_CREATE_CQ_ATTRS
 #define ROX_OPS_CREATE_CQ .create_cq = rox_create_cq,
 #else
-/* The core passes the driver's part of a whole bundle, or NULL for kernel users. */
+/* The core passes the ib_udata inside a uverbs_attr_bundle, or NULL for kernel users. */
 static __maybe_unused int rox_create_cq_udata(struct ib_cq *ibcq,
 					      const struct ib_cq_init_attr *attr,
 					      struct ib_udata *udata)
@@ -32,7 +32,7 @@ static __maybe_unused int rox_create_cq_udata(struct ib_cq *ibcq,
 #define ROX_OPS_CREATE_CQ .create_cq = rox_create_cq_udata,
 #endif
 
-#ifdef ROX_HAVE_RESIZE_USER_CQ
+#ifdef ROX_HAVE_RESIZE_USER_CQ_UINT
 #define ROX_OPS_RESIZE_CQ .resize_user_cq = rox_resize_cq,
 #else
 static __maybe_unused int rox_resize_cq_int(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
@@ -42,7 +42,11 @@ static __maybe_unused int rox_resize_cq_int(struct ib_cq *ibcq, int cqe, struct 
 	return rox_resize_cq(ibcq, cqe, udata);
 }
 
+#ifdef ROX_HAVE_RESIZE_USER_CQ
+#define ROX_OPS_RESIZE_CQ .resize_user_cq = rox_resize_cq_int,
+#else
 #define ROX_OPS_RESIZE_CQ .resize_cq = rox_resize_cq_int,
+#endif
 #endif
 
 #ifdef ROX_HAVE_REG_USER_MR_DMAH
@@ -80,13 +84,6 @@ rox_reg_user_mr_dmabuf_udata(struct ib_pd *ibpd, u64 offset, u64 length, u64 iov
 #define ROX_OPS_REG_USER_MR_DMABUF .reg_user_mr_dmabuf = rox_reg_user_mr_dmabuf_udata,
 #endif
 
-/* Where the core does not report port events our netdev notifier is alone. */
-#ifdef ROX_HAVE_REPORT_PORT_EVENT
-#define ROX_OPS_REPORT_PORT_EVENT .report_port_event = rox_report_port_event,
-#else
-#define ROX_OPS_REPORT_PORT_EVENT
-#endif
-
 #ifdef ROX_HAVE_FILL_RES_SRQ
 #define ROX_OPS_FILL_RES_SRQ .fill_res_srq_entry = rox_fill_res_srq,
 #else
@@ -114,7 +111,7 @@ static __maybe_unused int rox_counter_unbind_qp_plain(struct ib_qp *ibqp)
 	.counter_unbind_qp = rox_counter_unbind_qp_plain,
 #endif
 
-/* Where drivers may put something of their own behind a counter the core must know how much. */
+/* Newer cores let a driver extend struct rdma_counter, and require the size. */
 #ifdef ROX_HAVE_COUNTER_SIZE
 struct rox_rdma_counter {
 	struct rdma_counter counter;

@@ -49,7 +49,7 @@ static struct net_device *fixture_netdev(struct kunit *test)
 	return ndev;
 }
 
-/* The core fills the GID table by a workqueue. */
+/* Waits for a RoCE v2 GID, as the core fills the GID table in a workqueue. */
 static int fixture_gid(struct kunit *test, struct ib_device *ibdev)
 {
 	const struct ib_gid_attr *attr;
@@ -193,12 +193,21 @@ void rox_fixture_move(struct kunit *test, struct rox_qp *qp, enum ib_qp_state st
 	KUNIT_ASSERT_EQ(test, rox_qp_state(qp), state);
 }
 
+struct rox_mr *rox_fixture_mr(struct kunit *test, struct ib_pd *pd, u32 key, u64 addr, u64 len,
+			      int access, bool user)
+{
+	struct rox_fixture *f = test->priv;
+	const struct rox_mem_user who = { .mem = &f->dev->mem, .pd = pd, .user = user };
+
+	return rox_mr_get(&who, key, addr, len, access);
+}
+
 u64 rox_fixture_counted(const struct rox_qp *qp, enum rox_counter counter)
 {
 	u64 sum = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += per_cpu_ptr(qp->counters, cpu)->c[counter];
+		sum += per_cpu_ptr(qp->ep.counters, cpu)->c[counter];
 	return sum;
 }

@@ -10,12 +10,12 @@
 #include "../verbs/verbs.h"
 
 /**
- * struct rox_fixture - a device with what most cases need
- * @ndev: an Ethernet netdev that swallows what it is given; up, MTU 1500
+ * struct rox_fixture - a device with the objects that most cases need
+ * @ndev: an Ethernet netdev that discards all frames; up, MTU 1500
  * @dev: the device on it
  * @pd: a PD of a kernel user
- * @cq: room for 64 completions
- * @gid_index: of a RoCE v2 GID
+ * @cq: a CQ for 64 completions
+ * @gid_index: index of a RoCE v2 GID
  */
 struct rox_fixture {
 	struct net_device *ndev;
@@ -25,20 +25,23 @@ struct rox_fixture {
 	int gid_index;
 };
 
-/* init and exit of a suite; the fixture is the test's priv. */
+/* init and exit of a suite. The fixture is test->priv. init returns 0 or fails the test. */
 int rox_fixture_init(struct kunit *test);
 void rox_fixture_exit(struct kunit *test);
 
-/* The peer of all QPs; nobody has the address. */
+/* Fills @attr with the peer's address, the same for all QPs. No machine has it. */
 void rox_fixture_address(struct kunit *test, struct rdma_ah_attr *attr);
-/* A QP in RESET; the case destroys it with ib_destroy_qp(). */
+/* Creates a QP in RESET. The case destroys it with ib_destroy_qp(). */
 struct rox_qp *rox_fixture_qp(struct kunit *test, enum ib_qp_type type);
-/* Goes by the usual ways to a state; SQE as an error would bring it there. */
+/* Moves @qp to @state by modify_qp, from RESET on. Only SQE is entered by a send error. */
 void rox_fixture_move(struct kunit *test, struct rox_qp *qp, enum ib_qp_state state);
-/* What the transition wants: fills @attr, returns its mask. */
+/* Fills @attr with the attributes that a transition requires. Return: their mask. */
 int rox_fixture_attr(struct kunit *test, const struct rox_qp *qp, enum ib_qp_state from,
 		     enum ib_qp_state to, struct ib_qp_attr *attr);
-/* What @qp's counter set has counted so far, on all CPUs. */
+/* Calls rox_mr_get() for the owner of memory in @pd. Return: as rox_mr_get(). */
+struct rox_mr *rox_fixture_mr(struct kunit *test, struct ib_pd *pd, u32 key, u64 addr, u64 len,
+			      int access, bool user);
+/* Return: a value of @qp's counter set, summed over all CPUs. */
 u64 rox_fixture_counted(const struct rox_qp *qp, enum rox_counter counter);
 
 #endif /* ROX_KUNIT_FIXTURE_H */

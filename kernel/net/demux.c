@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reception: the hooks behind the firewall take every frame to UDP port 4791,
- * whole bursts in one piece, find the QP once per frame, check that the packets
- * are meant for it, and hand the frame to the transport.
+ * Reception: UDP queues each frame in the socket that owns port 4791, after firewall, IPsec
+ * policies and socket filters. From there it is taken at once, in the same softirq. A frame may
+ * hold a whole burst. It is cut into runs of packets for one QP and direction, and each run is
+ * handed to the transport.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -10,172 +11,106 @@
 #include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
-#include <rdma/ib_cache.h>
+#include <net/udp.h>
 
+#include "../compat/net.h"
 #include "internal.h"
-#include "../observe/observe.h"
-#include "../verbs/mcast.h"
-#include "../verbs/pkey.h"
-
-#define QPN_GSI		1U
-#define QPN_MULTICAST	ROX_QPN_MASK
 
 /**
- * struct frame - a received frame
- * @rn: where it was received
- * @skb: it; data points at the IP header
- * @hook: the hook's own, for checksums
+ * struct rox_in_frame - a received frame
+ * @rx: the frame, its namespace and addresses
  * @l4_off: offset of the UDP header
  * @off: offset of the first packet
  * @len: bytes of all packets
- * @seg: bytes of each but the last
- * @saddr: source
- * @daddr: destination
+ * @seg: bytes of each packet but the last
  */
-struct frame {
-	struct rox_net *rn;
-	struct sk_buff *skb;
-	const struct nf_hook_state *hook;
+struct rox_in_frame {
+	struct rox_rx_frame rx;
 	u32 l4_off;
 	u32 off;
 	u32 len;
 	u32 seg;
-	struct in6_addr saddr;
-	struct in6_addr daddr;
 };
 
-bool rox_dev_has_gid(struct rox_dev *dev, const struct in6_addr *addr, struct net_device *ndev)
-{
-	const struct ib_gid_attr *attr;
+/* ---- the device that a frame is for ---- */
 
-	attr = rdma_find_gid_by_port(&dev->ibdev, (const union ib_gid *)addr,
-				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, ndev);
-	if (IS_ERR(attr))
-		return false;
-	rdma_put_gid_attr(attr);
-	return true;
+struct rox_net *rox_frame_next_net(const struct rox_rx_frame *f, struct rox_net *net)
+{
+	return net ? list_next_or_null_rcu(&f->ns->nets, &net->node, struct rox_net, node) :
+		     list_first_or_null_rcu(&f->ns->nets, struct rox_net, node);
 }
 
-static struct rox_dev *find_dev(const struct frame *f, struct net_device *ndev)
+struct net_device *rox_frame_dev(const struct rox_rx_frame *f)
 {
-	struct rox_dev *dev;
+	return dev_get_by_index_rcu(f->ns->net, f->skb->skb_iif);
+}
 
-	list_for_each_entry_rcu(dev, &f->rn->devs, net_node) {
-		bool found;
+bool rox_netns_hears(struct rox_netns *ns, const struct in6_addr *addr)
+{
+	struct rox_net *net;
 
-		/* Before it is registered, and after, it has no table of GIDs. */
-		if (!ib_device_try_get(&dev->ibdev))
-			continue;
-		found = rox_dev_has_gid(dev, &f->daddr, ndev);
-		ib_device_put(&dev->ibdev);
-		if (found)
-			return dev;
+	list_for_each_entry_rcu(net, &ns->nets, node)
+		if (rox_net_has_addr(net, addr, NULL))
+			return true;
+	return false;
+}
+
+static struct rox_net *rox_find_net(const struct rox_rx_frame *f, struct net_device *ndev,
+				    bool (*suits)(const struct rox_net *net))
+{
+	struct rox_net *net;
+
+	list_for_each_entry_rcu(net, &f->ns->nets, node) {
+		if ((!suits || suits(net)) && rox_net_has_addr(net, &f->daddr, ndev))
+			return net;
 	}
 	return NULL;
 }
 
 /*
- * The device that has the frame's destination address; the one on the netdev
- * that received it, if there are more, as with link-local addresses.
+ * Several devices may have the same address, for instance a link-local one. Then a device on the
+ * netdev that received the frame is preferred. Of several devices on one netdev the oldest is
+ * taken, as the RDMA CM does.
  */
-static struct rox_dev *frame_dev(const struct frame *f)
+struct rox_net *rox_frame_net(const struct rox_rx_frame *f,
+			      bool (*suits)(const struct rox_net *net))
 {
-	struct net_device *ndev = f->skb->dev;
-	struct rox_dev *dev = NULL;
+	struct net_device *ndev = rox_frame_dev(f);
+	struct rox_net *net = NULL;
 
 	if (ndev && !(ndev->flags & IFF_LOOPBACK))
-		dev = find_dev(f, ndev);
-	return dev ?: find_dev(f, NULL);
+		net = rox_find_net(f, ndev, suits);
+	return net ?: rox_find_net(f, NULL, suits);
 }
 
-static void count_drop(const struct frame *f, struct rox_dev *dev, enum rox_counter why, u32 n)
+void rox_frame_count_drop(const struct rox_rx_frame *f, enum rox_counter why, u32 n)
 {
-	if (!dev)
-		dev = frame_dev(f);
-	if (dev)
-		rox_count_add(dev, why, n);
+	struct rox_net *net = rox_frame_net(f, NULL);
+
+	if (net)
+		rox_count_add(net->stats, why, n);
 }
 
-static bool service_ok(const struct rox_qp *qp, const struct rox_run *run)
+bool rox_frame_is_multicast(const struct rox_rx_frame *f)
 {
-	u8 service = run->service;
-
-	switch (qp->ibqp.qp_type) {
-	case IB_QPT_RC:
-		return service == ROX_SERVICE_RC || service == ROX_SERVICE_CNP;
-	case IB_QPT_UC:
-		return service == ROX_SERVICE_UC || service == ROX_SERVICE_CNP;
-	case IB_QPT_UD:
-	case IB_QPT_GSI:
-		return service == ROX_SERVICE_UD || service == ROX_SERVICE_CNP;
-	/* Each is one half of a connection. */
-	case IB_QPT_XRC_INI:
-		return (service == ROX_SERVICE_XRC && !run->request) ||
-		       service == ROX_SERVICE_CNP;
-	case IB_QPT_XRC_TGT:
-		return (service == ROX_SERVICE_XRC && run->request) ||
-		       service == ROX_SERVICE_CNP;
-	default:
-		return false;
-	}
+	return rox_is_multicast(&f->daddr);
 }
 
-/* A connected QP hears its peer only; a datagram QP hears whoever means its device. */
-static bool addrs_ok(const struct rox_qp *qp, const struct frame *f)
+static bool rox_skb_is_marked(const struct sk_buff *skb)
 {
-	if (rox_qp_is_connected(qp))
-		return rox_qp_is_peer(qp, &f->saddr, &f->daddr);
-	return qp->ibqp.qp_type == IB_QPT_GSI || rox_dev_has_gid(qp->dev, &f->daddr, NULL);
+	u8 dsfield = ip_hdr(skb)->version == 6 ? ipv6_get_dsfield(ipv6_hdr(skb)) :
+						 ip_hdr(skb)->tos;
+
+	return INET_ECN_is_ce(dsfield);
 }
 
-static bool state_ok(const struct rox_qp *qp)
+bool rox_frame_is_marked(const struct rox_rx_frame *f)
 {
-	enum ib_qp_state state = rox_qp_state(qp);
-
-	return state != IB_QPS_RESET && state != IB_QPS_INIT;
+	return rox_skb_is_marked(f->skb);
 }
 
-/* The QP's own key, as it is now; QP 1 is in all partitions of the table. */
-static bool pkey_ok(const struct rox_qp *qp, u16 pkey)
-{
-	if (rox_pkey_match(READ_ONCE(*qp->pkey), pkey))
-		return true;
-	return qp->ibqp.qp_type == IB_QPT_GSI && rox_pkey_find(qp->dev, pkey) >= 0;
-}
-
-/* The QP of a run, with a reference; NULL if there is none in this namespace. */
-static struct rox_qp *find_qp(const struct frame *f, const struct rox_run *run)
-{
-	struct rox_dev *dev = NULL;
-	struct rox_qp *qp;
-
-	if (run->dqpn == QPN_GSI) {
-		dev = frame_dev(f);
-		if (!dev)
-			return NULL;
-	}
-	qp = rox_qp_get(dev, run->dqpn);
-	if (qp && READ_ONCE(qp->dev->net) != f->rn) {
-		rox_qp_put(qp);
-		return NULL;
-	}
-	return qp;
-}
-
-/* The notification says all by itself; what it is to slow down is a later matter. */
-static void take_cnp(struct sk_buff *skb)
-{
-	struct rox_pkt pkt;
-	struct rox_rx rx;
-
-	rox_rx_begin(&rx, skb);
-	while (rox_rx_next(&rx, &pkt))
-		rox_qp_count(rox_skb_cb(skb)->qp, ROX_CNT_RX_CNP);
-	kfree_skb(skb);
-}
-
-/* Lets go of all that ties a frame to where it came from: it may wait in a queue. */
-static void scrub(struct sk_buff *skb)
+/* Drops the references of a frame to socket, route, connection tracking and netdev. */
+static void rox_skb_scrub(struct sk_buff *skb)
 {
 	skb_orphan(skb);
 	skb_dst_drop(skb);
@@ -184,153 +119,41 @@ static void scrub(struct sk_buff *skb)
 	skb->dev = NULL;
 }
 
-static noinline void count_congestion(struct rox_qp *qp, const struct rox_run *run,
-				      const struct sk_buff *skb)
-{
-	u8 dsfield = ip_hdr(skb)->version == 6 ? ipv6_get_dsfield(ipv6_hdr(skb)) :
-						 ip_hdr(skb)->tos;
-
-	if (INET_ECN_is_ce(dsfield))
-		rox_qp_count_add(qp, ROX_CNT_RX_CE, run->count);
-}
-
-/* Gives packets to a QP; takes over @skb. */
-static void accept_run(struct rox_qp *qp, const struct rox_run *run, struct sk_buff *skb)
+void rox_skb_claim(struct sk_buff *skb, struct rox_endpoint *to, const struct rox_run *run)
 {
 	struct rox_skb_cb *cb = rox_skb_cb(skb);
 
-	if (rox_optional(qp->dev, ROX_CNT_RX_CE))
-		count_congestion(qp, run, skb);
-	scrub(skb);
-	cb->qp = qp;
+	rox_skb_scrub(skb);
+	cb->to = to;
 	cb->first = run->first;
 	cb->count = run->count;
 	cb->local = false;
 	cb->checked = false;
-
-	if (run->service == ROX_SERVICE_CNP)
-		take_cnp(skb);
-	else
-		rox_transport_rx(qp, skb, run->request);
+	/* A CNP is not answered by a CNP. */
+	cb->marked = unlikely(rox_skb_is_marked(skb)) && run->service != ROX_SERVICE_CNP;
 }
 
-bool rox_may_accept(struct rox_qp *qp, const struct rox_run *run, bool addressed)
+/* ---- runs ---- */
+
+/* Hands a run to the transport. @last: it is the last run of the frame. */
+static void rox_deliver(const struct rox_in_frame *f, struct rox_run *run, bool last)
 {
-	struct rox_dev *dev = qp->dev;
-
-	if (!service_ok(qp, run) || !state_ok(qp) || !addressed) {
-		rox_count_add(dev, ROX_CNT_RX_NO_QP, run->count);
-		return false;
-	}
-	if (run->service != ROX_SERVICE_CNP && !pkey_ok(qp, run->pkey)) {
-		rox_count_add(dev, ROX_CNT_RX_PKEY, run->count);
-		atomic_add(run->count, &dev->pkey_bad);
-		return false;
-	}
-	return true;
-}
-
-static bool is_multicast(const struct in6_addr *addr)
-{
-	return ipv6_addr_is_multicast(addr) ||
-	       (ipv6_addr_v4mapped(addr) && ipv4_is_multicast(addr->s6_addr32[3]));
-}
-
-/* A copy of a run of packets for each QP in a group; returns the number of QPs that took one. */
-static u32 spread(const struct frame *f, const struct rox_run *run, const struct rox_mcg *mcg)
-{
-	const struct rox_mcg_member *member;
-	struct sk_buff *skb;
-	struct rox_qp *qp;
-	u32 n = 0;
-
-	hlist_for_each_entry_rcu(member, &mcg->members, node) {
-		qp = rox_mcg_member_get(member);
-		if (!qp)
-			continue;
-		n++;
-		if (rox_may_accept(qp, run, true)) {
-			skb = skb_clone(f->skb, GFP_ATOMIC | __GFP_NOWARN);
-			if (skb)
-				accept_run(qp, run, skb);
-			else
-				count_drop(f, qp->dev, ROX_CNT_RX_DROP, run->count);
-		}
-		rox_qp_put(qp);
-	}
-	return n;
-}
-
-/*
- * Packets to the multicast QP number go to whoever is attached to their
- * destination address, on the devices that listen on the netdev that they came to.
- */
-static noinline void deliver_multicast(const struct frame *f, const struct rox_run *run, bool last)
-{
-	const struct rox_mcg *mcg;
-	struct rox_dev *dev;
-	u32 n = 0;
-
-	if (is_multicast(&f->daddr)) {
-		list_for_each_entry_rcu(dev, &f->rn->devs, net_node) {
-			mcg = rox_mcg_find(dev, &f->daddr);
-			if (mcg && rox_net_joined(&mcg->net, f->skb->dev))
-				n += spread(f, run, mcg);
-		}
-	}
-	if (!n)
-		count_drop(f, NULL, ROX_CNT_RX_NO_QP, run->count);
-	if (last)
-		kfree_skb(f->skb);
-}
-
-/* Finds out what to do with a run of packets. @last: no other run of the frame follows. */
-static void deliver(const struct frame *f, const struct rox_run *run, bool last)
-{
-	struct sk_buff *skb;
-	struct rox_qp *qp;
-
-	if (run->bad) {
-		count_drop(f, NULL, ROX_CNT_RX_MALFORMED, run->count);
-		goto drop;
-	}
-	if (unlikely(run->dqpn == QPN_MULTICAST)) {
-		deliver_multicast(f, run, last);
+	if (likely(!run->bad)) {
+		run->octets = min(f->len - run->first * f->seg, run->count * f->seg);
+		rox_receiver->receive(&f->rx, run, last);
 		return;
 	}
-	qp = find_qp(f, run);
-	if (!qp) {
-		count_drop(f, NULL, ROX_CNT_RX_NO_QP, run->count);
-		goto drop;
-	}
-	if (!rox_may_accept(qp, run, addrs_ok(qp, f))) {
-		rox_qp_put(qp);
-		goto drop;
-	}
-
-	skb = last ? f->skb : skb_clone(f->skb, GFP_ATOMIC | __GFP_NOWARN);
-	if (skb)
-		accept_run(qp, run, skb);
-	else
-		count_drop(f, qp->dev, ROX_CNT_RX_DROP, run->count);
-	rox_qp_put(qp);
-	return;
-
-drop:
+	rox_frame_count_drop(&f->rx, ROX_CNT_RX_MALFORMED, run->count);
 	if (last)
-		kfree_skb(f->skb);
+		kfree_skb(f->rx.skb);
 }
 
-/* What packet @index of the frame is. */
-static void classify(const struct frame *f, u32 index, struct rox_run *run)
+/* Sets @run to packet @index of the frame alone. @p: its BTH, or NULL. */
+static void rox_classify(const u8 *p, u32 index, struct rox_run *run)
 {
-	u32 off = f->off + index * f->seg;
-	u8 buf[ROX_BTH_LEN];
-	const u8 *p;
 	struct rox_bth bth = {};
 
 	*run = (struct rox_run) { .first = index, .count = 1, .bad = true };
-	p = skb_header_pointer(f->skb, off, sizeof(buf), buf);
 	if (!p)
 		return;
 	rox_bth_parse(&bth, p);
@@ -343,113 +166,132 @@ static void classify(const struct frame *f, u32 index, struct rox_run *run)
 	run->dqpn = bth.dqpn;
 }
 
-static bool same_run(const struct rox_run *a, const struct rox_run *b)
+static bool rox_same_run(const struct rox_run *a, const struct rox_run *b)
 {
 	return a->bad == b->bad && a->request == b->request && a->service == b->service &&
 	       a->pkey == b->pkey && a->dqpn == b->dqpn;
 }
 
-/* Cuts the frame into runs, nearly always one. */
-static void deliver_runs(const struct frame *f)
+/* The flags that a run shares, of the opcode of the BTH that begins with @key. */
+static u8 rox_run_flags(__be64 key)
 {
-	u32 n = DIV_ROUND_UP(f->len, f->seg);
-	struct rox_run run, next;
-	u32 i;
+	return rox_opcodes[be64_to_cpu(key) >> 56].flags & (ROX_OP_VALID | ROX_OP_REQUEST);
+}
 
-	classify(f, 0, &run);
-	for (i = 1; i < n; i++) {
-		classify(f, i, &next);
-		if (same_run(&run, &next)) {
+/* Is the packet with the BTH at @p, or NULL, of the good run that began with the BTH @key? */
+static bool rox_run_goes_on(const u8 *p, __be64 key)
+{
+	__be64 mine;
+
+	if (!p)
+		return false;
+	mine = rox_bth_key(p);
+	return rox_bth_alike(mine, key) && rox_run_flags(mine) == rox_run_flags(key);
+}
+
+/* Cuts the frame into runs. Mostly the whole frame is one run. */
+static void rox_deliver_runs(const struct rox_in_frame *f)
+{
+	struct rox_run run = { .bad = true }, next;
+	u32 off, i, n = DIV_ROUND_UP(f->len, f->seg);
+	u8 buf[ROX_BTH_LEN], bth[ROX_BTH_LEN] = {};
+	struct rox_rx walk;
+	const u8 *p;
+
+	rox_rx_walk(&walk, f->rx.skb);
+	for (i = 0, off = f->off; i < n; i++, off += f->seg) {
+		p = rox_rx_whole(&walk, off, ROX_BTH_LEN);
+		if (unlikely(!p))
+			p = skb_header_pointer(f->rx.skb, off, ROX_BTH_LEN, buf);
+		if (likely(!run.bad && rox_run_goes_on(p, rox_bth_key(bth)))) {
 			run.count++;
 			continue;
 		}
-		deliver(f, &run, false);
+		if (p)
+			memcpy(bth, p, ROX_BTH_LEN);
+		rox_classify(p ? bth : NULL, i, &next);
+		if (rox_same_run(&run, &next)) {
+			run.count++;
+			continue;
+		}
+		if (run.count)
+			rox_deliver(f, &run, false);
 		run = next;
 	}
-	deliver(f, &run, true);
+	rox_deliver(f, &run, true);
 }
 
-/*
- * One frame may be for each QP of a group: these are not all run in this softirq. What
- * a program has held back by a rule (NFQUEUE) comes in its own context.
- */
-static void demultiplex(const struct frame *f)
+/* ---- frames from the socket ---- */
+
+static bool rox_lengths_ok(struct rox_in_frame *f)
 {
-	bool group = unlikely(is_multicast(&f->daddr));
+	struct skb_shared_info *info = skb_shinfo(f->rx.skb);
+	u32 len = f->rx.skb->len - f->l4_off;
 
-	local_bh_disable();
-	if (group)
-		rox_transport_hold();
-	deliver_runs(f);
-	if (group)
-		rox_transport_unhold();
-	local_bh_enable();
-}
-
-/* A sender may leave the checksum out, over IPv6 as well. */
-static bool checksum_ok(const struct frame *f, const struct udphdr *udp)
-{
-	if (!udp->check || skb_is_gso(f->skb) || skb_csum_unnecessary(f->skb))
-		return true;
-	return !nf_checksum(f->skb, f->hook->hook, f->l4_off, IPPROTO_UDP, f->hook->pf);
-}
-
-static bool lengths_ok(struct frame *f, const struct udphdr *udp)
-{
-	struct skb_shared_info *info = skb_shinfo(f->skb);
-	u32 len = f->skb->len - f->l4_off;
-
-	if (ntohs(udp->len) != len || len < sizeof(*udp) + ROX_BTH_LEN + ROX_ICRC_LEN)
+	if (len < sizeof(struct udphdr) + ROX_BTH_LEN + ROX_ICRC_LEN)
 		return false;
-	f->off = f->l4_off + sizeof(*udp);
-	f->len = len - sizeof(*udp);
+	f->off = f->l4_off + sizeof(struct udphdr);
+	f->len = len - sizeof(struct udphdr);
 	f->seg = f->len;
-	if (!skb_is_gso(f->skb))
+	if (!skb_is_gso(f->rx.skb))
 		return true;
-	/* Anything else is not a row of datagrams in one piece of memory. */
-	if (!(info->gso_type & SKB_GSO_UDP_L4) || (info->gso_type & SKB_GSO_FRAGLIST))
+	/* Other types of GSO frames do not hold one datagram after the other. */
+	if (!(info->gso_type & SKB_GSO_UDP_L4))
 		return false;
 	f->seg = info->gso_size;
 	return f->seg >= ROX_BTH_LEN + ROX_ICRC_LEN;
 }
 
-/* Takes the frame, whose IP header has passed. NF_ACCEPT if it is none of ours. */
-static unsigned int receive(void *priv, struct sk_buff *skb, const struct nf_hook_state *state,
-			    u32 l4_off)
+/* The ICRC covers the IP header as it is without options. */
+static bool rox_ip_ok(const struct rox_in_frame *f)
 {
-	struct frame f = { .rn = priv, .skb = skb, .hook = state, .l4_off = l4_off };
-	const struct udphdr *udp;
+	const struct sk_buff *skb = f->rx.skb;
 
-	if (!pskb_may_pull(skb, l4_off + sizeof(*udp)))
-		return NF_ACCEPT;
-	udp = (const struct udphdr *)(skb->data + l4_off);
-	if (udp->dest != htons(ROX_UDP_PORT))
-		return NF_ACCEPT;
+	if (ip_hdr(skb)->version == 6)
+		return f->l4_off == sizeof(struct ipv6hdr);
+	return f->l4_off == sizeof(struct iphdr);
+}
 
-	rox_skb_addrs(skb, &f.saddr, &f.daddr);
-	if (!lengths_ok(&f, udp) || !checksum_ok(&f, udp)) {
-		count_drop(&f, NULL, ROX_CNT_RX_MALFORMED, 1);
-		kfree_skb(skb);
-	} else {
-		demultiplex(&f);
+/* Receives a frame from the socket, whose data begins after the UDP header. */
+static void rox_receive_frame(struct rox_netns *ns, struct sk_buff *skb)
+{
+	struct rox_in_frame f = {
+		.rx = { .ns = ns, .skb = skb },
+		.l4_off = skb_transport_header(skb) - skb_network_header(skb),
+	};
+
+	/* UDP has used the pointer to the netdev for something else. */
+	skb->dev = NULL;
+	__skb_push(skb, skb->data - skb_network_header(skb));
+	rox_skb_addrs(skb, &f.rx.saddr, &f.rx.daddr);
+	if (rox_ip_ok(&f) && rox_lengths_ok(&f)) {
+		rox_deliver_runs(&f);
+		return;
 	}
-	return NF_STOLEN;
+	rox_frame_count_drop(&f.rx, ROX_CNT_RX_MALFORMED, 1);
+	kfree_skb(skb);
 }
 
-/* IP headers are linear and checked by the networking core when hooks see them. */
-
-unsigned int rox_hook_v4(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+/*
+ * UDP has queued a frame. Takes all frames that are there, which may include those of other CPUs.
+ * The lock keeps the frames of a QP in order until they are in the queue of their side, so the
+ * sides run after it.
+ */
+void rox_sock_ready(struct sock *sk)
 {
-	const struct iphdr *ip = ip_hdr(skb);
+	struct rox_netns *ns;
+	struct sk_buff *skb;
 
-	if (ip->protocol != IPPROTO_UDP || ip_is_fragment(ip) || ip->ihl != sizeof(*ip) / 4)
-		return NF_ACCEPT;
-	return receive(priv, skb, state, sizeof(*ip));
-}
-
-unsigned int rox_hook_v6(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
-{
-	if (ipv6_hdr(skb)->nexthdr != IPPROTO_UDP)
-		return NF_ACCEPT;
-	return receive(priv, skb, state, sizeof(struct ipv6hdr));
+	rcu_read_lock();
+	ns = rcu_dereference_sk_user_data(sk);
+	if (likely(ns)) {
+		local_bh_disable();
+		rox_sock_lock(sk);
+		while ((skb = rox_sock_next(sk)))
+			rox_receive_frame(ns, skb);
+		rox_sock_unlock(sk);
+		rox_receiver->run();
+		local_bh_enable();
+	}
+	rcu_read_unlock();
 }

@@ -1,66 +1,92 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Frames: sk_buffs with up to 64 KiB of packets, filled piece by piece. Small
- * ones are linear; others have their packets in page fragments of up to 32 KiB,
- * of which an sk_buff has room for few.
+ * Frames: sk_buffs with up to 64 KiB of packets, filled piece by piece. Small frames are linear.
+ * Others have their packets in page fragments of up to 32 KiB, as an sk_buff has room for few
+ * fragments.
  *
- * Who receives a packet that lies whole in such pages, on the same machine, reads
- * what its sender has written and nobody else can have changed. For that a piece of
- * pages is marked as ours, and says at its end of each packet what its headers were
- * outside of it: if those have not changed on the way, the ICRC need not be
- * computed again.
+ * A receiver on the same machine may get a packet in the pages that its sender wrote. Nobody else
+ * writes to these pages: code that changes a packet on its way changes a copy. All of them are in a
+ * table, as long as we have a reference on them. At the end of each is the CRC of the headers of
+ * each packet in it. If the received headers have the same CRC, the receiver need not compute the
+ * ICRC of the payload.
  */
 #include <linux/percpu.h>
-#include <linux/random.h>
+#include <linux/xarray.h>
 #include <net/dst.h>
 #include <net/sock.h>
 
 #include "internal.h"
 #include "../compat/net.h"
 
-/* UDP payload up to which a frame is linear: acknowledgements, 16 WRITEs of 64 bytes. */
+/* A frame with at most so many bytes of UDP payload is linear. Enough for 16 WRITEs of 64 bytes. */
 #define LINEAR_MAX	1536
 
+/* A piece is a compound page of this size, from which fragments of frames are taken. */
 #define PIECE_SIZE	(PAGE_SIZE << SKB_FRAG_PAGE_ORDER)
 
 /*
- * A place for the headers of a packet for each step. Of short packets that begin in the same
- * step the last one has it; the others are checksummed.
+ * The table of a piece has one entry for each HEAD_STEP bytes. If several short packets begin
+ * within these bytes, the last one gets the entry. The receiver computes the ICRC of the others.
  */
 #define HEAD_STEP	256
 #define HEADS		(PIECE_SIZE / HEAD_STEP)
 
-/* Bytes of a piece that are for packets. */
+/* Bytes of a piece for packets; the table comes after them. */
 #define PIECE_ROOM	(PIECE_SIZE - HEADS * sizeof(u32))
 
-/* Pages of a CPU: a window's bytes, as a sender has them in flight before a receiver frees one. */
+/* Pieces per CPU: enough for the bytes of a window, which may all be in flight. */
 #define POOL_PAGES	20
 
 /**
- * struct frag_pool - what the frames of a CPU are carved from; with bottom halves disabled
- * @pages: pages of up to 32 KiB; each is used anew once all frames have let go of it
- * @cur: the one in use
+ * struct rox_frag_pool - pieces from which a CPU takes the fragments of its frames
+ * @pages: pieces of up to 32 KiB; each is reused when no frame holds it
+ * @cur: index of the current piece
+ *
+ * One run of a side at a time uses it.
  */
-struct frag_pool {
+struct rox_frag_pool {
 	struct page_frag pages[POOL_PAGES];
 	unsigned int cur;
 };
 
-static DEFINE_PER_CPU(struct frag_pool, frag_pools);
+static DEFINE_PER_CPU(struct rox_frag_pool, rox_frag_pools);
 
-/* What page_private() of our pages says, and that of no others. */
-static unsigned long frame_mark;
+/* Our pieces, by rox_piece_index(). */
+static DEFINE_XARRAY_FLAGS(rox_pieces, XA_FLAGS_LOCK_BH);
 
-static struct sk_buff *frame_alloc(struct rox_frame *frame, u32 hdr, u32 len)
+static unsigned long rox_piece_index(const struct page *page)
+{
+	return page_to_pfn(page) >> SKB_FRAG_PAGE_ORDER;
+}
+
+/* Without memory for the table nobody knows the piece, and its packets are checked. */
+static void rox_piece_enter(struct page_frag *pages)
+{
+	xa_store_bh(&rox_pieces, rox_piece_index(pages->page), pages->page,
+		    GFP_ATOMIC | __GFP_NOWARN);
+	pages->size = PIECE_ROOM;
+}
+
+/* Drops a piece, or the smaller pages that are in its place for lack of memory. */
+static void rox_piece_drop(struct page_frag *pages)
+{
+	if (pages->size == PIECE_ROOM)
+		xa_erase_bh(&rox_pieces, rox_piece_index(pages->page));
+	put_page(pages->page);
+	pages->page = NULL;
+}
+
+static struct sk_buff *rox_frame_alloc(struct rox_frame *frame, u32 hdr, u32 len)
 {
 	frame->linear = len <= LINEAR_MAX;
+	frame->pages = NULL;
 	frame->skb = alloc_skb(hdr + (frame->linear ? len : 0), GFP_ATOMIC | __GFP_NOWARN);
 	return frame->skb;
 }
 
 int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len)
 {
-	if (!frame_alloc(frame, hdr, len))
+	if (!rox_frame_alloc(frame, hdr, len))
 		return -ENOMEM;
 	skb_put(frame->skb, hdr);
 	return 0;
@@ -71,7 +97,7 @@ int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip
 	u32 headroom = LL_RESERVED_SPACE(dst->dev) + READ_ONCE(dst->header_len);
 	struct sk_buff *skb;
 
-	skb = frame_alloc(frame, headroom + ip_len + sizeof(struct udphdr), len);
+	skb = rox_frame_alloc(frame, headroom + ip_len + sizeof(struct udphdr), len);
 	if (!skb)
 		return -ENOMEM;
 
@@ -83,59 +109,87 @@ int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip
 	return 0;
 }
 
-/* Makes the next @len bytes of @pages part of @skb. */
-static bool add_frag(struct sk_buff *skb, struct page_frag *pages, u32 len)
+/* The last fragment of the frame grew by the next @len bytes of frame->pages, which are at @p. */
+static void *rox_frame_grow(struct rox_frame *frame, void *p, u32 len)
 {
-	struct skb_shared_info *info = skb_shinfo(skb);
-	u32 n = info->nr_frags;
+	struct sk_buff *skb = frame->skb;
 
-	if (skb_can_coalesce(skb, n, pages->page, pages->offset)) {
-		skb_frag_size_add(&info->frags[n - 1], len);
-	} else {
-		if (n >= MAX_SKB_FRAGS)
-			return false;
-		get_page(pages->page);
-		skb_frag_fill_page_desc(&info->frags[n], pages->page, pages->offset, len);
-		info->nr_frags = n + 1;
-	}
-	pages->offset += len;
+	frame->at = p + len;
+	frame->pages->offset += len;
 	skb->len += len;
 	skb->data_len += len;
 	skb->truesize += len;
-	return true;
+	return p;
+}
+
+static void *rox_pages_at(const struct page_frag *pages)
+{
+	return page_address(pages->page) + pages->offset;
 }
 
 /*
- * A page with room. One that frames still hold is passed by, not given up: new pages
- * have to be had, cleared (init_on_alloc) and freed, which is as much as to fill them.
- * Small ones, for want of better, are not kept: an sk_buff has room for few.
+ * Appends the next @len bytes of @pages to the frame as a fragment. Return: their address; NULL if
+ * the frame has as many fragments as it can.
  */
-static struct page_frag *pool_refill(void)
+static void *rox_add_frag(struct rox_frame *frame, struct page_frag *pages, u32 len)
 {
-	struct frag_pool *pool = this_cpu_ptr(&frag_pools);
+	struct skb_shared_info *info = skb_shinfo(frame->skb);
+	u32 n = info->nr_frags;
+
+	if (skb_can_coalesce(frame->skb, n, pages->page, pages->offset)) {
+		skb_frag_size_add(&info->frags[n - 1], len);
+	} else {
+		if (n >= MAX_SKB_FRAGS)
+			return NULL;
+		get_page(pages->page);
+		skb_frag_fill_page_desc(&info->frags[n], pages->page, pages->offset, len);
+		info->nr_frags = ++n;
+	}
+	frame->pages = pages;
+	frame->frag = &info->frags[n - 1];
+	return rox_frame_grow(frame, rox_pages_at(pages), len);
+}
+
+/*
+ * Do the next @len bytes follow the last fragment, in the same piece? The frame has a reference on
+ * that, so it is still a piece that is not free to be filled from its beginning.
+ */
+static bool rox_frag_goes_on(const struct rox_frame *frame, u32 len)
+{
+	const struct page_frag *pages = frame->pages;
+
+	return pages && pages->page == skb_frag_page(frame->frag) &&
+	       pages->size - pages->offset >= len && rox_pages_at(pages) == frame->at;
+}
+
+/*
+ * Finds a piece with room. A full piece that frames still hold stays in the pool, as a new one must
+ * be allocated, cleared (init_on_alloc) and freed, which costs as much as filling it. Only if the
+ * next one is held as well, that one is replaced. A piece that is smaller for lack of memory does
+ * not stay, as an sk_buff has room for few fragments.
+ */
+static struct page_frag *rox_pool_refill(void)
+{
+	struct rox_frag_pool *pool = this_cpu_ptr(&rox_frag_pools);
 	struct page_frag *pages = &pool->pages[pool->cur];
 
-	if (pages->page && pages->offset == pages->size) {
-		if (pages->size < PIECE_ROOM) {
-			put_page(pages->page);
-			pages->page = NULL;
-		} else if (page_ref_count(pages->page) > 1) {
-			pool->cur = (pool->cur + 1) % POOL_PAGES;
-			pages = &pool->pages[pool->cur];
-		}
+	if (pages->page && pages->offset == pages->size && pages->size == PIECE_ROOM &&
+	    page_ref_count(pages->page) > 1) {
+		pool->cur = (pool->cur + 1) % POOL_PAGES;
+		pages = &pool->pages[pool->cur];
 	}
+	if (pages->page && pages->offset == pages->size &&
+	    (pages->size != PIECE_ROOM || page_ref_count(pages->page) > 1))
+		rox_piece_drop(pages);
 	if (!skb_page_frag_refill(1, pages, GFP_ATOMIC | __GFP_NOWARN))
 		return NULL;
-	if (pages->size == PIECE_SIZE) {
-		/* It is new. */
-		set_page_private(pages->page, frame_mark);
-		pages->size = PIECE_ROOM;
-	}
+	if (pages->size == PIECE_SIZE)
+		rox_piece_enter(pages);
 	return pages;
 }
 
-/* Where the piece has what rox_frame_sign() says of the packet at @p. */
-static u32 *head_of(const struct page *page, const void *p)
+/* The entry for the packet at @p in the table of its piece. */
+static u32 *rox_head_of(const struct page *page, const void *p)
 {
 	u8 *begin = page_address(page);
 
@@ -145,56 +199,62 @@ static u32 *head_of(const struct page *page, const void *p)
 void *rox_frame_space(struct rox_frame *frame, u32 *len)
 {
 	struct page_frag *pages;
-	void *p;
 
 	if (frame->linear)
 		return skb_put(frame->skb, *len);
 
-	pages = pool_refill();
+	pages = rox_pool_refill();
 	if (!pages)
 		return NULL;
 	*len = min(*len, pages->size - pages->offset);
-	p = page_address(pages->page) + pages->offset;
-	return add_frag(frame->skb, pages, *len) ? p : NULL;
+	return rox_add_frag(frame, pages, *len);
 }
 
 void *rox_frame_whole(struct rox_frame *frame, u32 len)
 {
 	struct page_frag *pages;
-	void *p;
 
 	if (frame->linear)
 		return skb_put(frame->skb, len);
+	if (likely(rox_frag_goes_on(frame, len))) {
+		skb_frag_size_add(frame->frag, len);
+		return rox_frame_grow(frame, frame->at, len);
+	}
 
-	pages = pool_refill();
+	pages = rox_pool_refill();
 	if (pages && pages->size == PIECE_ROOM && pages->size - pages->offset < len) {
-		/* The rest is given up: one piece is cheaper, here and for the receiver. */
+		/* Leave the rest unused: a packet in one piece is cheaper for both ends. */
 		pages->offset = pages->size;
-		pages = pool_refill();
+		pages = rox_pool_refill();
 	}
 	if (!pages || pages->size - pages->offset < len)
 		return NULL;
-	p = page_address(pages->page) + pages->offset;
-	return add_frag(frame->skb, pages, len) ? p : NULL;
+	return rox_add_frag(frame, pages, len);
 }
 
 void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head)
 {
-	const struct frag_pool *pool = this_cpu_ptr(&frag_pools);
-	const struct page_frag *pages = &pool->pages[pool->cur];
-
-	if (!frame->linear && pages->size == PIECE_ROOM)
-		WRITE_ONCE(*head_of(pages->page, p), head);
+	if (!frame->linear && frame->pages->size == PIECE_ROOM)
+		WRITE_ONCE(*rox_head_of(frame->pages->page, p), head);
 }
 
 /*
- * Nobody writes to these pages but their sender, and not again before all have let go of
- * them; who has to change a packet on its way copies it, or has a copy. @head has the
- * packet's length and its BTH in it, so that it stands for just these bytes.
+ * The caller has a reference on @page. If the page is in the table, so have we, and it has not been
+ * anybody else's since then.
+ */
+bool rox_frame_knows(const struct page *page)
+{
+	return xa_load(&rox_pieces, rox_piece_index(page)) == page;
+}
+
+/*
+ * Only the sender writes to these pages, and it reuses them only when no frame holds them. @head
+ * covers the length of the packet and its BTH, so it does not match another packet at the same
+ * place.
  */
 bool rox_frame_signed(const struct page *page, const void *p, u32 head)
 {
-	return page_private(page) == frame_mark && READ_ONCE(*head_of(page, p)) == head;
+	return READ_ONCE(*rox_head_of(page, p)) == head;
 }
 
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len)
@@ -218,13 +278,7 @@ void rox_frame_drop(struct rox_frame *frame)
 	frame->skb = NULL;
 }
 
-void rox_frame_init(void)
-{
-	while (!frame_mark)
-		frame_mark = get_random_long();
-}
-
-/* Gives back the pages; nobody sends any more. */
+/* Frees the pieces of all CPUs. The caller makes sure that nobody sends. */
 void rox_frame_exit(void)
 {
 	struct page_frag *pages;
@@ -232,10 +286,9 @@ void rox_frame_exit(void)
 
 	for_each_possible_cpu(cpu) {
 		for (i = 0; i < POOL_PAGES; i++) {
-			pages = &per_cpu_ptr(&frag_pools, cpu)->pages[i];
+			pages = &per_cpu_ptr(&rox_frag_pools, cpu)->pages[i];
 			if (pages->page)
-				put_page(pages->page);
-			pages->page = NULL;
+				rox_piece_drop(pages);
 		}
 	}
 }

@@ -1,96 +1,197 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of net/ share.
+ * Declarations that the files of net/ share.
  */
 #ifndef ROX_NET_INTERNAL_H
 #define ROX_NET_INTERNAL_H
 
-#include <linux/netfilter.h>
+#include <net/ipv6.h>
 #include "net.h"
-#include "../verbs/verbs.h"
-
-#define ROX_NET_HOOKS 2	/* IPv4 and IPv6 */
 
 /**
- * struct rox_net - rox in one network namespace
+ * struct rox_netns - rox in one network namespace
  * @net: the namespace; valid while @dead is false
  * @dead: the namespace is going away, or the last device has left; readers
  *	check it under RCU
- * @devs: struct rox_dev by net_node (RCU)
- * @num_devs: their number
+ * @nets: devices of the namespace, struct rox_net by node (RCU)
+ * @num_nets: number of devices
  * @sock4: owns UDP port 4791 of IPv4
- * @sock6: the same of IPv6; NULL if there is no IPv6
- * @ops: the receive hooks
- * @hooked: they are registered
+ * @sock6: owns UDP port 4791 of IPv6; NULL if there is no IPv6
  */
-struct rox_net {
+struct rox_netns {
 	struct net *net;
 	bool dead;
-	struct list_head devs;
-	unsigned int num_devs;
+	struct list_head nets;
+	unsigned int num_nets;
 	struct socket *sock4;
 	struct socket *sock6;
-	struct nf_hook_ops ops[ROX_NET_HOOKS];
-	bool hooked;
 };
-
-/* Receive hooks (net/demux.c); @priv is the struct rox_net. */
-unsigned int rox_hook_v4(void *priv, struct sk_buff *skb, const struct nf_hook_state *state);
-unsigned int rox_hook_v6(void *priv, struct sk_buff *skb, const struct nf_hook_state *state);
 
 /*
- * The route of a path, with a reference, or an ERR_PTR. Bottom halves disabled
- * and under RCU.
+ * sk_data_ready() of the sockets (demux.c); their sk_user_data is the struct rox_netns. With bottom
+ * halves disabled.
  */
-struct dst_entry *rox_path_route(struct rox_path *path, struct net *net);
-bool rox_path_is_local(struct rox_path *path);
-/* The paths of @dev let go of their routes; nobody sends on them, or ever will. May sleep. */
-void rox_paths_forget(struct rox_dev *dev);
+void rox_sock_ready(struct sock *sk);
+/* Has a device of the namespace this address? Under RCU. */
+bool rox_netns_hears(struct rox_netns *ns, const struct in6_addr *addr);
+/* GRO of the sockets (gro.c), see struct udp_tunnel_sock_cfg. Under RCU. */
+struct sk_buff *rox_gro_receive(struct sock *sk, struct list_head *head, struct sk_buff *skb);
+int rox_gro_complete(struct sock *sk, struct sk_buff *skb, int nhoff);
 
-/* Is @addr one of the device's addresses, that of @ndev unless it is NULL? */
-bool rox_dev_has_gid(struct rox_dev *dev, const struct in6_addr *addr, struct net_device *ndev);
+/*
+ * Looks up the route of a path, or takes the cached one. Bottom halves disabled and under RCU.
+ * Return: the route, with a reference, or an ERR_PTR.
+ */
+struct dst_entry *rox_path_route(struct rox_path *path, struct net *ns);
+/* Do the addresses of @path belong to its own device? Under RCU. */
+bool rox_path_is_local(struct rox_path *path);
+/* Drops the routes of all paths of @net. The caller makes sure that nobody sends. May sleep. */
+void rox_paths_forget(struct rox_net *net);
+
+static inline bool rox_is_multicast(const struct in6_addr *addr)
+{
+	return ipv6_addr_is_multicast(addr) ||
+	       (ipv6_addr_v4mapped(addr) && ipv4_is_multicast(addr->s6_addr32[3]));
+}
+
+static inline bool rox_to_group(const struct rox_burst *b)
+{
+	return unlikely(b->dqpn == ROX_QPN_MULTICAST) && rox_is_multicast(&b->path->daddr);
+}
+
+/* ---- sockets (sock.c) ---- */
+
+/* Protects sockets, hooks and devices of all namespaces (netns.c). */
+extern struct mutex rox_net_lock;
+
+/* Module load and unload. rox_socks_exit() waits for frames that are still in a queue. */
+int rox_socks_init(void);
+void rox_socks_exit(void);
+/* For a new device. Process context. Return: 0 or -ENOMEM. */
+int rox_egress_open(struct rox_net *net);
+/* For a device without QPs. Process context, sleeps. */
+void rox_egress_close(struct rox_net *net);
+/* Drops the routes of all sockets of @net. Nobody sends. With rox_net_lock. */
+void rox_socks_forget(struct rox_net *net);
+/*
+ * Makes @sk the owner of a frame that is sent by @dst. @idle: no earlier packet of the QP is
+ * outstanding, so the frame may use another transmit queue than the one before. Bottom halves
+ * disabled.
+ */
+void rox_sock_own(struct sock *sk, struct sk_buff *skb, struct dst_entry *dst, bool idle);
+/* Has the QP, or have all QPs of the device, enough on this host? @ep has a socket. Any context. */
+bool rox_tx_is_full(const struct rox_endpoint *ep);
+
+/* The callbacks of rox_net_init(). */
+extern const struct rox_net_ops *rox_receiver;
+
+/* ---- packets in frames (rx.c) ---- */
+
+/* Begins a walk that is only for rox_rx_whole(). */
+static inline void rox_rx_walk(struct rox_rx *rx, struct sk_buff *skb)
+{
+	rx->skb = skb;
+	rx->piece_off = 0;
+	rx->piece_end = 0;
+}
+
+/* rox_rx_whole() where the bytes are not in the current piece. */
+const u8 *rox_rx_enter(struct rox_rx *rx, u32 off, u32 len);
+
+/* Return: the address of @len bytes at @off of the frame; NULL if they are in several pieces. */
+static inline const u8 *rox_rx_whole(struct rox_rx *rx, u32 off, u32 len)
+{
+	if (likely(off >= rx->piece_off && off + len <= rx->piece_end))
+		return rx->piece + (off - rx->piece_off);
+	return rox_rx_enter(rx, off, len);
+}
+
+/* ---- the packets of a burst ---- */
+
+static inline bool rox_is_last(const struct rox_burst *b, u32 i)
+{
+	return i == b->npkts - 1U;
+}
+
+/* Payload bytes of packet @i. */
+static inline u32 rox_payload_len(const struct rox_burst *b, u32 i)
+{
+	return rox_is_last(b, i) ? b->len - i * b->mtu : b->mtu;
+}
+
+static inline u8 rox_burst_opcode_at(const struct rox_burst *b, u32 i)
+{
+	if (!i)
+		return b->op_first;
+	return rox_is_last(b, i) ? b->op_last : b->op_mid;
+}
+
+/* Return: the BTH of packet @i, whose opcode is @opcode, without its PSN. */
+static inline struct rox_bth rox_burst_bth(const struct rox_burst *b, u8 opcode, u32 i)
+{
+	bool last = rox_is_last(b, i), cnp = opcode == ROX_OPCODE_CNP;
+
+	return (struct rox_bth) {
+		.opcode = opcode,
+		.solicited = last && b->solicited,
+		.ackreq = last && b->ackreq,
+		.migreq = !cnp,
+		.becn = cnp,
+		.pad = -rox_payload_len(b, i) & 3,
+		.pkey = b->pkey,
+		.dqpn = b->dqpn,
+	};
+}
+
+/* ---- the two carriers ---- */
 
 /**
- * struct rox_run - consecutive packets of a frame that belong together
- * @first: number of the first one
- * @count: packets
- * @bad: they are no packets of any known kind
- * @request: for the responder
- * @service: enum rox_service
- * @pkey: their P_Key
- * @dqpn: their destination
+ * struct rox_sent - the packets of a burst that a carrier has sent
+ * @pkts: number of packets
+ * @bytes: payload bytes
+ * @octets: all bytes from BTH to ICRC
  */
-struct rox_run {
-	u32 first;
-	u32 count;
-	bool bad;
-	bool request;
-	u8 service;
-	u16 pkey;
-	u32 dqpn;
+struct rox_sent {
+	u32 pkts;
+	u32 bytes;
+	u32 octets;
 };
 
-static inline bool rox_qp_is_connected(const struct rox_qp *qp)
+static inline void rox_count_sent(const struct rox_endpoint *from, bool multicast,
+				  const struct rox_sent *sent)
 {
-	return qp->service != ROX_SERVICE_UD;
+	rox_ep_count_add(from, ROX_CNT_TX_PKTS, sent->pkts);
+	rox_ep_count_add(from, ROX_CNT_TX_BYTES, sent->bytes);
+	rox_ep_count_add(from, ROX_CNT_TX_OCTETS, sent->octets);
+	if (multicast)
+		rox_ep_count_add(from, ROX_CNT_TX_MULTICAST, sent->pkts);
 }
 
-/* Are these the addresses of packets from the peer of a connected QP? */
-static inline bool rox_qp_is_peer(const struct rox_qp *qp, const struct in6_addr *saddr,
-				  const struct in6_addr *daddr)
-{
-	return ipv6_addr_equal(saddr, &qp->path.daddr) && ipv6_addr_equal(daddr, &qp->path.saddr);
-}
+/*
+ * The two carriers: each sends a burst. @sent counts the packets that were sent, except those in
+ * the open frame, which rox_xmit_end() counts. Under RCU, with bottom halves disabled.
+ * Return: as rox_xmit(). rox_loopback_xmit() returns -ENOLINK if the burst is not for a QP of the
+ * device.
+ */
+int rox_udp_xmit(struct rox_burst *b, const struct rox_netns *ns, struct rox_sent *sent);
+int rox_loopback_xmit(struct rox_burst *b, struct rox_sent *sent);
 
-/* May @qp have the packets? They are counted if not. @addressed: its addresses are theirs. */
-bool rox_may_accept(struct rox_qp *qp, const struct rox_run *run, bool addressed);
+/* See priority.c. */
+u32 rox_priority(struct net_device *ndev, u8 sl, u8 tos);
 
-/* ---- without a wire (net/loopback.c) ---- */
+/* ---- frames of several packets (segment.c) ---- */
+
+/* May packets of @b that take the route @dst share a frame? RCU read-side section. */
+bool rox_may_share_frame(const struct rox_burst *b, const struct dst_entry *dst);
+/* A frame with more than one packet was sent, from @psn on. A run of the sender. */
+void rox_frame_was_sent(struct rox_sender *sender, u32 psn);
+
+/* ---- loopback (loopback.c) ---- */
 
 /**
- * struct rox_local_hdr - what a frame that came without a wire begins with
- * @burst: as it was sent; without its pointers
- * @grh: the network header that it would have had
+ * struct rox_local_hdr - header of a loopback frame
+ * @burst: the burst as it was sent, with its pointers set to NULL
+ * @grh: the GRH that a UD receive gets
  */
 struct rox_local_hdr {
 	struct rox_burst burst;
@@ -98,56 +199,80 @@ struct rox_local_hdr {
 };
 
 /*
- * Hands a burst to a QP of the same device, in this context if that is possible. As rox_xmit();
- * -ENOLINK: the QP is not one of the device.
+ * Copies payload from the sender's memory, as rox_pkt_read(). Return: 0; -EAGAIN if the sender's
+ * memory could not be read, with the error in pkt->burst->err.
  */
-int rox_loopback_xmit(struct rox_burst *b);
-/* The @count packets of a burst from @first on, as one; without payload_off's base and skb. */
-void rox_local_pkt(struct rox_burst *b, u32 first, u32 count, struct rox_pkt *pkt);
-/* From the sender's memory; -EAGAIN if that has failed, see rox_pkt_unread(), else @dst's error. */
-int rox_local_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len);
 int rox_local_read(const struct rox_pkt *pkt, void *dst, u32 len);
-/* The network header that the burst's first packet would have. */
+/*
+ * Writes the IP header that packets of @path would have on a network, with @len bytes behind it, to
+ * zeroed memory. Any context. Return: its length.
+ */
+u32 rox_local_ip(const struct rox_path *path, u8 *p, u32 len);
+/* Writes the GRH that the first packet of @b would have on a network. Any context. */
 void rox_local_grh(const struct rox_burst *b, u8 grh[ROX_GRH_LEN]);
+
+/* Netdevs that show what loopback carries (mirror.c), when the module is loaded and unloaded. */
+int rox_mirrors_init(void);
+void rox_mirrors_exit(void);
 
 /**
  * struct rox_frame - an sk_buff that is being filled
- * @skb: the frame; its linear part ends with the UDP header, or holds all
- * @linear: everything goes to the linear part
+ * @skb: the frame; its linear part ends with the UDP header, unless @linear
+ * @linear: all packets are in the linear part
+ * @pages: where the last fragment was taken from, while @skb has one; else NULL
+ * @frag: the last fragment
+ * @at: the address behind it
  *
- * Filled by pieces with rox_frame_space(); belongs to one CPU until it is sent.
+ * Filled piece by piece with rox_frame_space() and rox_frame_whole(), on one CPU, with bottom
+ * halves disabled.
  */
 struct rox_frame {
 	struct sk_buff *skb;
 	bool linear;
+	struct page_frag *pages;
+	skb_frag_t *frag;
+	void *at;
 };
 
 /*
- * Begins a frame with @len bytes of UDP payload; IP and UDP headers are the
- * caller's to fill in (skb_network_header(), udp_hdr()). 0 or -ENOMEM.
+ * Begins a frame for up to @len bytes of UDP payload. The caller fills in the IP and UDP headers
+ * (skb_network_header(), udp_hdr()). Return: 0 or -ENOMEM.
  */
 int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 len);
-/* One without headers of the network: @hdr bytes are in the linear part. 0 or -ENOMEM. */
+/*
+ * Begins a loopback frame: @hdr bytes of header, and no network headers. Return: 0 or -ENOMEM.
+ */
 int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len);
-/* Room for the next at most *@len bytes; *@len says how many. NULL on no memory. */
+/*
+ * Appends at most *@len bytes, in one piece. Return: the address to write them to, with their
+ * number in *@len; NULL without memory.
+ */
 void *rox_frame_space(struct rox_frame *frame, u32 *len);
-/* Room for just so many bytes in one piece; NULL if the pages at hand do not have it. */
+/*
+ * Appends exactly @len bytes in one piece. Return: the address to write them to; NULL if no page
+ * has room for them.
+ */
 void *rox_frame_whole(struct rox_frame *frame, u32 len);
 /*
- * The packet at @p, for which rox_frame_whole() gave the room last, is complete. @head: what the
- * CRC of its headers is, as its ICRC begins: IP, UDP, BTH, as they are for this packet.
+ * Signs the packet at @p, which the last rox_frame_whole() made room for and which is complete.
+ * @head: CRC state after the IP and UDP headers and the BTH of this packet, see rox_icrc_begin().
  */
 void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head);
 /*
- * Is the packet at @p, somewhere in a received frame's @page, as its sender on this machine has
- * signed it, with the same @head? Its ICRC is right then. Any context.
+ * Do our frames take their fragments from @page, a page of a received frame? Else it is somebody
+ * else's. Any context.
+ */
+bool rox_frame_knows(const struct page *page);
+/*
+ * Did a sender on this machine sign the packet at @p in @page, which rox_frame_knows(), with the
+ * same @head? Then its ICRC is right. Any context.
  */
 bool rox_frame_signed(const struct page *page, const void *p, u32 head);
-/* Appends @len bytes. 0 or -ENOMEM. */
+/* Copies @len bytes to the end of the frame. Return: 0 or -ENOMEM. */
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len);
-/* Gives up a frame. */
+/* Frees a frame that is not sent. */
 void rox_frame_drop(struct rox_frame *frame);
-void rox_frame_init(void);
+/* Frees what all frames share, when the module is unloaded. */
 void rox_frame_exit(void);
 
 #endif /* ROX_NET_INTERNAL_H */

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Membership of netdevs in IP multicast groups: has IGMP or MLD tell the
- * switches, opens the netdevs' filters, and lets the IP layer deliver.
+ * Membership of netdevs in IP multicast groups. Joining makes IGMP or MLD tell the switches, sets
+ * the filters of the netdevs, and lets the IP layer deliver the packets.
  *
- * A device listens on all netdevs that its addresses may be on: its own, and
- * what is stacked on that (VLANs, a bond, a bridge). These come and go, and the
- * IP layer forgets the memberships of a netdev whose MTU becomes too small for
- * it, so that netdev events have the memberships looked at again.
+ * A device joins on all netdevs that may have its addresses: its own netdev and those stacked on it
+ * (VLANs, a bond, a bridge). Such netdevs come and go. The IP layer also drops the memberships of a
+ * netdev whose MTU becomes too small. So the memberships are updated on netdev events.
  */
 #include <linux/igmp.h>
 #include <linux/if_vlan.h>
@@ -18,14 +17,14 @@
 #include "internal.h"
 
 /**
- * struct member - a netdev that has joined a group for us
+ * struct rox_member - a netdev that has joined a group for us
  * @node: in the group's list (RCU)
  * @ndev: the netdev
- * @proto: its struct in_device or inet6_dev, with a reference, which holds the
- *	netdev as well; a netdev that has another one now, or none, has forgotten us
- * @rcu: for freeing after the readers
+ * @proto: its struct in_device or inet6_dev, with a reference, which keeps the netdev as well. If
+ *	the netdev has another one, or none, the membership is gone
+ * @rcu: frees the object after an RCU grace period
  */
-struct member {
+struct rox_member {
 	struct hlist_node node;
 	struct net_device *ndev;
 	void *proto;
@@ -34,13 +33,13 @@ struct member {
 
 /* ---- one netdev ---- */
 
-static void *proto_v4(const struct net_device *ndev)
+static void *rox_proto_v4(const struct net_device *ndev)
 {
 	return __in_dev_get_rtnl(ndev);
 }
 
-/* The IP layer does not say that it had no memory: then it is not in the group. */
-static int join_v4(struct net_device *ndev, __be32 group)
+/* ip_mc_inc_group() returns no error. Without memory the group is not in the list afterwards. */
+static int rox_join_v4(struct net_device *ndev, __be32 group)
 {
 	struct in_device *in_dev = __in_dev_get_rtnl(ndev);
 	struct ip_mc_list *im;
@@ -56,12 +55,12 @@ static int join_v4(struct net_device *ndev, __be32 group)
 }
 
 #if IS_ENABLED(CONFIG_IPV6)
-static void *proto_v6(const struct net_device *ndev)
+static void *rox_proto_v6(const struct net_device *ndev)
 {
 	return __in6_dev_get(ndev);
 }
 
-static int join_v6(struct net_device *ndev, const struct in6_addr *group)
+static int rox_join_v6(struct net_device *ndev, const struct in6_addr *group)
 {
 	int err = ipv6_dev_mc_inc(ndev, group);
 
@@ -70,40 +69,42 @@ static int join_v6(struct net_device *ndev, const struct in6_addr *group)
 	return err;
 }
 
-static void leave_v6(const struct member *member, const struct in6_addr *group, bool remembered)
+static void rox_leave_v6(const struct rox_member *member, const struct in6_addr *group,
+			 bool remembered)
 {
 	if (remembered)
 		ipv6_dev_mc_dec(member->ndev, group);
 	in6_dev_put(member->proto);
 }
 #else
-static void *proto_v6(const struct net_device *ndev)
+static void *rox_proto_v6(const struct net_device *ndev)
 {
 	return NULL;
 }
 
-static int join_v6(struct net_device *ndev, const struct in6_addr *group)
+static int rox_join_v6(struct net_device *ndev, const struct in6_addr *group)
 {
 	return -EAFNOSUPPORT;
 }
 
-static void leave_v6(const struct member *member, const struct in6_addr *group, bool remembered)
+static void rox_leave_v6(const struct rox_member *member, const struct in6_addr *group,
+			 bool remembered)
 {
 }
 #endif
 
-static void *proto_of(const struct rox_net_group *group, const struct net_device *ndev)
+static void *rox_proto_of(const struct rox_net_group *group, const struct net_device *ndev)
 {
-	return ipv6_addr_v4mapped(&group->addr) ? proto_v4(ndev) : proto_v6(ndev);
+	return ipv6_addr_v4mapped(&group->addr) ? rox_proto_v4(ndev) : rox_proto_v6(ndev);
 }
 
-static void member_end(struct member *member, const struct rox_net_group *group)
+static void rox_member_end(struct rox_member *member, const struct rox_net_group *group)
 {
-	bool remembered = proto_of(group, member->ndev) == member->proto;
+	bool remembered = rox_proto_of(group, member->ndev) == member->proto;
 
 	hlist_del_rcu(&member->node);
 	if (!ipv6_addr_v4mapped(&group->addr)) {
-		leave_v6(member, &group->addr, remembered);
+		rox_leave_v6(member, &group->addr, remembered);
 	} else {
 		if (remembered)
 			ip_mc_dec_group(member->proto, group->addr.s6_addr32[3]);
@@ -112,10 +113,10 @@ static void member_end(struct member *member, const struct rox_net_group *group)
 	kfree_rcu(member, rcu);
 }
 
-static int member_begin(struct rox_net_group *group, struct net_device *ndev)
+static int rox_member_begin(struct rox_net_group *group, struct net_device *ndev)
 {
-	void *proto = proto_of(group, ndev);
-	struct member *member;
+	void *proto = rox_proto_of(group, ndev);
+	struct rox_member *member;
 	int err;
 
 	if (!proto)
@@ -123,8 +124,8 @@ static int member_begin(struct rox_net_group *group, struct net_device *ndev)
 	member = kzalloc(sizeof(*member), GFP_KERNEL);
 	if (!member)
 		return -ENOMEM;
-	err = ipv6_addr_v4mapped(&group->addr) ? join_v4(ndev, group->addr.s6_addr32[3]) :
-						 join_v6(ndev, &group->addr);
+	err = ipv6_addr_v4mapped(&group->addr) ? rox_join_v4(ndev, group->addr.s6_addr32[3]) :
+						 rox_join_v6(ndev, &group->addr);
 	if (err) {
 		kfree(member);
 		return err;
@@ -135,10 +136,10 @@ static int member_begin(struct rox_net_group *group, struct net_device *ndev)
 	return 0;
 }
 
-static struct member *member_find(const struct rox_net_group *group,
-				  const struct net_device *ndev)
+static struct rox_member *rox_member_find(const struct rox_net_group *group,
+					  const struct net_device *ndev)
 {
-	struct member *member;
+	struct rox_member *member;
 
 	hlist_for_each_entry_rcu(member, &group->members, node, lockdep_rtnl_is_held())
 		if (member->ndev == ndev)
@@ -149,74 +150,78 @@ static struct member *member_find(const struct rox_net_group *group,
 /* ---- all netdevs of a device ---- */
 
 /*
- * The netdev is still in the namespace where the device was made. One that has
- * moved on has left its memberships behind.
+ * Is the netdev registered and in the namespace that the device is attached to? A netdev loses its
+ * memberships when it moves to another namespace.
  */
-static bool at_home(const struct rox_dev *dev, const struct net_device *ndev)
+static bool rox_ndev_at_home(const struct rox_net *net, const struct net_device *ndev)
 {
-	const struct rox_net *rn = READ_ONCE(dev->net);
+	const struct rox_netns *rn = READ_ONCE(net->ns);
 
-	return rn && !READ_ONCE(rn->dead) && ndev->reg_state == NETREG_REGISTERED &&
+	return rn && !READ_ONCE(rn->dead) && ndev && ndev->reg_state == NETREG_REGISTERED &&
 	       net_eq(dev_net(ndev), rn->net);
 }
 
-static bool wanted(const struct rox_dev *dev, struct net_device *ndev)
+static bool rox_member_wanted(const struct rox_net *net, struct net_device *ndev)
 {
-	if (!at_home(dev, dev->ndev) || !at_home(dev, ndev))
+	struct net_device *own = rtnl_dereference(net->ndev);
+
+	if (!rox_ndev_at_home(net, own) || !rox_ndev_at_home(net, ndev))
 		return false;
-	/* A device on a VLAN has that VLAN's addresses only. */
-	return ndev == dev->ndev ||
-	       (!is_vlan_dev(dev->ndev) && netdev_has_upper_dev(dev->ndev, ndev));
+	/* A device on a VLAN netdev has only the addresses of that netdev. */
+	return ndev == own || (!is_vlan_dev(own) && netdev_has_upper_dev(own, ndev));
 }
 
-struct upper_walk {
-	const struct rox_dev *dev;
+struct rox_upper_walk {
+	const struct rox_net *net;
 	struct rox_net_group *group;
 };
 
-static int join_upper(struct net_device *ndev, struct netdev_nested_priv *priv)
+static int rox_join_upper(struct net_device *ndev, struct netdev_nested_priv *priv)
 {
-	const struct upper_walk *walk = priv->data;
+	const struct rox_upper_walk *walk = priv->data;
 
-	/* What cannot be joined now is looked at again at its next event. */
-	if (!member_find(walk->group, ndev) && at_home(walk->dev, ndev))
-		member_begin(walk->group, ndev);
+	/* If this fails, the next event of the netdev tries again. */
+	if (!rox_member_find(walk->group, ndev) && rox_ndev_at_home(walk->net, ndev))
+		rox_member_begin(walk->group, ndev);
 	return 0;
 }
 
 /**
- * rox_net_join() - has the netdevs of a device join a multicast group
- * @dev: the device
- * @group: the group; @addr is set, the rest zeroed or as the last call left it
+ * rox_net_join() - makes the netdevs of a device join a multicast group
+ * @net: the device
+ * @group: the group; @addr is set, the rest is zeroed or was set by the last call
  *
- * Process context, with the RTNL. To be called again when a netdev has changed.
+ * Process context, with the RTNL. Call it again when a netdev has changed. Also ends memberships
+ * that are stale.
  *
- * Return: 0, -ENODEV if the device's own netdev has no such protocol or is going
- * away, -ENOMEM; the group may have members all the same
+ * Return: 0; -ENODEV if the device's own netdev does not have the protocol or is going away;
+ * -ENOMEM; or an error of the IP layer. The group may have members even after an error
  */
-int rox_net_join(struct rox_dev *dev, struct rox_net_group *group)
+int rox_net_join(struct rox_net *net, struct rox_net_group *group)
 {
-	struct upper_walk walk = { .dev = dev, .group = group };
+	struct net_device *own = rtnl_dereference(net->ndev);
+	struct rox_upper_walk walk = { .net = net, .group = group };
 	struct netdev_nested_priv priv = { .data = &walk };
-	struct member *member;
+	struct rox_member *member;
 	struct hlist_node *next;
 	int err = 0;
 
 	ASSERT_RTNL();
 	hlist_for_each_entry_safe(member, next, &group->members, node)
-		if (proto_of(group, member->ndev) != member->proto || !wanted(dev, member->ndev))
-			member_end(member, group);
-	if (!at_home(dev, dev->ndev))
+		if (rox_proto_of(group, member->ndev) != member->proto ||
+		    !rox_member_wanted(net, member->ndev))
+			rox_member_end(member, group);
+	if (!rox_ndev_at_home(net, own))
 		return -ENODEV;
-	if (!member_find(group, dev->ndev))
-		err = member_begin(group, dev->ndev);
-	if (!is_vlan_dev(dev->ndev))
-		netdev_walk_all_upper_dev_rcu(dev->ndev, join_upper, &priv);
+	if (!rox_member_find(group, own))
+		err = rox_member_begin(group, own);
+	if (!is_vlan_dev(own))
+		netdev_walk_all_upper_dev_rcu(own, rox_join_upper, &priv);
 	return err;
 }
 
 /**
- * rox_net_leave() - has all netdevs leave a multicast group
+ * rox_net_leave() - makes all netdevs leave a multicast group
  * @group: the group
  *
  * Process context, with the RTNL.
@@ -224,21 +229,21 @@ int rox_net_join(struct rox_dev *dev, struct rox_net_group *group)
 void rox_net_leave(struct rox_net_group *group)
 {
 	struct hlist_node *next;
-	struct member *member;
+	struct rox_member *member;
 
 	ASSERT_RTNL();
 	hlist_for_each_entry_safe(member, next, &group->members, node)
-		member_end(member, group);
+		rox_member_end(member, group);
 }
 
 /**
- * rox_net_joined() - has this netdev joined a group for us?
+ * rox_net_joined() - tests whether a netdev has joined a group for us
  * @group: the group
- * @ndev: where a packet came from; may be NULL
+ * @ndev: netdev that received a packet; may be NULL
  *
- * Any context, under RCU.
+ * Any context, under RCU. Return: true if it has joined.
  */
 bool rox_net_joined(const struct rox_net_group *group, const struct net_device *ndev)
 {
-	return ndev && member_find(group, ndev);
+	return ndev && rox_member_find(group, ndev);
 }

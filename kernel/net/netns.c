@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Network namespaces: the UDP port and the receive hooks that the rox devices
- * of one namespace share.
+ * Network namespaces: the sockets that the rox devices of one namespace share. They own UDP port
+ * 4791.
  *
- * The sockets own port 4791, so that nobody else does, and make the network
- * stack put received packets together (UDP_GRO). Packets are taken by the hooks
- * before they come to a socket; what comes to it all the same is not for us.
+ * UDP gives frames of several packets to a socket as they are if it has no encap_rcv() (to one that
+ * has, only frames of known tunnels). So these sockets have none. UDP queues a frame and calls
+ * sk_data_ready(), which takes it.
  */
 #include <linux/if_ether.h>
-#include <linux/netfilter_ipv4.h>
-#include <linux/netfilter_ipv6.h>
 #include <linux/udp.h>
 #include <net/ipv6.h>
 #include <net/net_namespace.h>
@@ -20,88 +18,74 @@
 #include "../compat/net.h"
 
 struct rox_pernet {
-	struct rox_net *rn;
+	struct rox_netns *rn;
 };
 
 static unsigned int rox_pernet_id __read_mostly;
 
+const struct rox_net_ops *rox_receiver __read_mostly;
+
 /*
- * Protects every rox_pernet.rn and what belongs to it. Nothing that is done
- * while it is held takes the RTNL, so that it may be taken with and without.
+ * Protects every rox_pernet.rn and its content. Code that holds it never takes the RTNL, so it may
+ * be taken with or without the RTNL.
  */
-static DEFINE_MUTEX(rox_net_lock);
+DEFINE_MUTEX(rox_net_lock);
 
-/* Last of all, when filters and connection tracking have seen the packet. */
-static const struct nf_hook_ops hook_templates[] = {
-	{
-		.hook = rox_hook_v4,
-		.pf = NFPROTO_IPV4,
-		.hooknum = NF_INET_LOCAL_IN,
-		.priority = INT_MAX,
-	},
-	{
-		.hook = rox_hook_v6,
-		.pf = NFPROTO_IPV6,
-		.hooknum = NF_INET_LOCAL_IN,
-		.priority = INT_MAX,
-	},
-};
+/*
+ * Bytes of frames, as the kernel charges them, that may wait in a socket. They wait only while
+ * another CPU empties it.
+ */
+#define ROX_SOCK_BYTES SZ_4M
 
-static_assert(ARRAY_SIZE(hook_templates) == ROX_NET_HOOKS);
-
-static int rox_sock_rcv(struct sock *sk, struct sk_buff *skb)
-{
-	kfree_skb(skb);
-	return 0;
-}
-
-static struct socket *open_socket(struct net *net, sa_family_t family)
+static struct socket *rox_open_socket(struct rox_netns *rn, sa_family_t family)
 {
 	struct udp_port_cfg port = {
 		.family = family,
 		.local_udp_port = htons(ROX_UDP_PORT),
 		.ipv6_v6only = 1,
-		.use_udp6_rx_checksums = 1,
+		/* A sender may omit the UDP checksum, over IPv6 as well. */
+		.use_udp6_rx_checksums = 0,
 	};
 	struct udp_tunnel_sock_cfg cfg = {
-		.encap_type = 1,
-		.encap_rcv = rox_sock_rcv,
+		.sk_user_data = rn,
+		.gro_receive = rox_gro_receive,
+		.gro_complete = rox_gro_complete,
 	};
 	struct socket *sock;
-	int one = 1;
 	int err;
 
-	err = udp_sock_create(net, &port, &sock);
+	err = udp_sock_create(rn->net, &port, &sock);
 	if (err)
 		return ERR_PTR(err);
-	setup_udp_tunnel_sock(net, sock->sk, &cfg);
-
-	/* Only speed is lost without it. */
-	err = sock->ops->setsockopt(sock, SOL_UDP, UDP_GRO, KERNEL_SOCKPTR(&one), sizeof(one));
-	if (err)
-		pr_info_once("rox: no UDP receive aggregation (%d)\n", err);
+	sock_set_rcvbuf(sock->sk, ROX_SOCK_BYTES);
+	setup_udp_tunnel_sock(rn->net, sock->sk, &cfg);
+	/* Nobody needs a sum over the whole packet: the ICRC covers it. */
+	inet_dec_convert_csum(sock->sk);
+	/* For frames of several packets from this machine. */
+	udp_allow_gso(sock->sk);
+	WRITE_ONCE(sock->sk->sk_data_ready, rox_sock_ready);
 	return sock;
 }
 
-static void close_socket(struct socket **sock)
+static void rox_close_socket(struct socket **sock)
 {
 	if (*sock)
-		udp_tunnel_sock_release(*sock);
+		udp_tunnel_sock_release((*sock)->sk);
 	*sock = NULL;
 }
 
-static int open_sockets(struct rox_net *rn)
+static int rox_open_sockets(struct rox_netns *rn)
 {
 	struct socket *sock;
 
-	sock = open_socket(rn->net, AF_INET);
+	sock = rox_open_socket(rn, AF_INET);
 	if (IS_ERR(sock))
 		return PTR_ERR(sock);
 	rn->sock4 = sock;
 
 	if (!IS_ENABLED(CONFIG_IPV6) || !ipv6_mod_enabled())
 		return 0;
-	sock = open_socket(rn->net, AF_INET6);
+	sock = rox_open_socket(rn, AF_INET6);
 	if (!IS_ERR(sock))
 		rn->sock6 = sock;
 	else if (PTR_ERR(sock) != -EAFNOSUPPORT && PTR_ERR(sock) != -EPFNOSUPPORT)
@@ -109,49 +93,30 @@ static int open_sockets(struct rox_net *rn)
 	return 0;
 }
 
-/* Stops reception. Leaves @rn to those who still read it. */
-static void shut_down(struct rox_net *rn)
+/* Stops reception. Does not free @rn, which readers under RCU may still use. */
+static void rox_netns_shut_down(struct rox_netns *rn)
 {
 	WRITE_ONCE(rn->dead, true);
-	if (rn->hooked)
-		nf_unregister_net_hooks(rn->net, rn->ops, ARRAY_SIZE(rn->ops));
-	rn->hooked = false;
-	close_socket(&rn->sock6);
-	close_socket(&rn->sock4);
+	rox_close_socket(&rn->sock6);
+	rox_close_socket(&rn->sock4);
 }
 
-static int register_hooks(struct rox_net *rn)
+static struct rox_netns *rox_net_open(struct net *net, struct netlink_ext_ack *extack)
 {
-	int err;
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(rn->ops); i++) {
-		rn->ops[i] = hook_templates[i];
-		rn->ops[i].priv = rn;
-	}
-	err = nf_register_net_hooks(rn->net, rn->ops, ARRAY_SIZE(rn->ops));
-	rn->hooked = !err;
-	return err;
-}
-
-static struct rox_net *rox_net_open(struct net *net, struct netlink_ext_ack *extack)
-{
-	struct rox_net *rn = kzalloc(sizeof(*rn), GFP_KERNEL);
+	struct rox_netns *rn = kzalloc(sizeof(*rn), GFP_KERNEL);
 	int err;
 
 	if (!rn)
 		return ERR_PTR(-ENOMEM);
 	rn->net = net;
-	INIT_LIST_HEAD(&rn->devs);
+	INIT_LIST_HEAD(&rn->nets);
 
-	err = open_sockets(rn);
+	err = rox_open_sockets(rn);
 	if (err == -EADDRINUSE)
 		NL_SET_ERR_MSG(extack,
 			       "UDP port 4791 is in use in this network namespace, probably by rdma_rxe");
-	if (!err)
-		err = register_hooks(rn);
 	if (err) {
-		shut_down(rn);
+		rox_netns_shut_down(rn);
 		kfree(rn);
 		return ERR_PTR(err);
 	}
@@ -159,57 +124,84 @@ static struct rox_net *rox_net_open(struct net *net, struct netlink_ext_ack *ext
 }
 
 /**
- * rox_net_attach() - joins a device to the namespace of its netdev
- * @dev: the device, not attached
- * @net: the namespace, which does not go away meanwhile
- * @extack: told what is wrong; may be NULL
+ * rox_net_setup() - initialises the network part of a device
+ * @net: zeroed memory of the device; filled, attached to no namespace
+ * @ibdev: the device
+ * @stats: its counters
+ * @ndev: its netdev; the caller takes the reference on it
+ */
+void rox_net_setup(struct rox_net *net, struct ib_device *ibdev, struct rox_stats *stats,
+		   struct net_device *ndev)
+{
+	net->ibdev = ibdev;
+	net->stats = stats;
+	spin_lock_init(&net->paths_lock);
+	INIT_LIST_HEAD(&net->paths);
+	INIT_HLIST_HEAD(&net->socks);
+	net->loopback = -1;
+	spin_lock_init(&net->addrs_lock);
+	RCU_INIT_POINTER(net->ndev, ndev);
+}
+
+/**
+ * rox_net_attach() - attaches a device to the namespace of its netdev
+ * @net: the device, not attached
+ * @ns: the namespace; the caller makes sure that it does not go away during the call
+ * @extack: gets an error message; may be NULL
  *
  * Process context, with the RTNL or without.
  *
  * Return: 0, -EADDRINUSE if UDP port 4791 is taken, or another error
  */
-int rox_net_attach(struct rox_dev *dev, struct net *net, struct netlink_ext_ack *extack)
+int rox_net_attach(struct rox_net *net, struct net *ns, struct netlink_ext_ack *extack)
 {
-	struct rox_pernet *pernet = net_generic(net, rox_pernet_id);
-	struct rox_net *rn;
+	struct rox_pernet *pernet = net_generic(ns, rox_pernet_id);
+	struct rox_netns *rn;
+	int err;
 
+	err = rox_egress_open(net);
+	if (err)
+		return err;
 	mutex_lock(&rox_net_lock);
 	rn = pernet->rn;
 	if (!rn)
-		rn = rox_net_open(net, extack);
+		rn = rox_net_open(ns, extack);
 	if (!IS_ERR(rn)) {
 		pernet->rn = rn;
-		rn->num_devs++;
-		WRITE_ONCE(dev->net, rn);
-		list_add_tail_rcu(&dev->net_node, &rn->devs);
+		rn->num_nets++;
+		WRITE_ONCE(net->ns, rn);
+		list_add_tail_rcu(&net->node, &rn->nets);
 	}
 	mutex_unlock(&rox_net_lock);
+	if (IS_ERR(rn))
+		rox_egress_close(net);
 	return PTR_ERR_OR_ZERO(rn);
 }
 
 /**
  * rox_net_detach() - undoes rox_net_attach()
- * @dev: the device; nothing happens if it is not attached
+ * @net: the device; need not be attached
  *
- * Process context, with the RTNL or without. When it returns no packet is
- * delivered to @dev any more, and none that it sends leaves.
+ * Process context, with the RTNL or without. After it returns, the device receives and sends no
+ * packets.
  */
-void rox_net_detach(struct rox_dev *dev)
+void rox_net_detach(struct rox_net *net)
 {
 	struct rox_pernet *pernet;
-	struct rox_net *rn;
+	struct rox_netns *rn;
 	bool last = false;
 
+	rox_egress_close(net);
 	mutex_lock(&rox_net_lock);
-	rn = dev->net;
+	rn = net->ns;
 	if (rn) {
-		list_del_rcu(&dev->net_node);
-		WRITE_ONCE(dev->net, NULL);
-		last = !--rn->num_devs;
+		list_del_rcu(&net->node);
+		WRITE_ONCE(net->ns, NULL);
+		last = !--rn->num_nets;
 		if (last && !rn->dead) {
 			pernet = net_generic(rn->net, rox_pernet_id);
 			pernet->rn = NULL;
-			shut_down(rn);
+			rox_netns_shut_down(rn);
 		}
 	}
 	mutex_unlock(&rox_net_lock);
@@ -221,27 +213,29 @@ void rox_net_detach(struct rox_dev *dev)
 }
 
 /*
- * The namespace ends. Its netdevs are gone, and with them the devices, but for
- * those whose netdev has moved on and that are still being removed: they keep
- * the object, and find that it is dead. The routes that their QPs have found go with
- * the namespace, which is before IPv6's part of it (it was registered earlier).
+ * The namespace ends. Its netdevs are gone, and so are most devices. A device whose netdev has
+ * moved to another namespace may still be attached, as it is being removed. It keeps @rn, which is
+ * marked as dead. Its paths must drop their cached routes here, before IPv6 ends its part of the
+ * namespace. IPv6 does that later, because it was registered earlier.
  */
-static void __net_exit rox_pernet_exit(struct net *net)
+static void __net_exit rox_pernet_exit(struct net *ns)
 {
-	struct rox_pernet *pernet = net_generic(net, rox_pernet_id);
-	struct rox_net *rn;
-	struct rox_dev *dev;
+	struct rox_pernet *pernet = net_generic(ns, rox_pernet_id);
+	struct rox_netns *rn;
+	struct rox_net *net;
 
 	mutex_lock(&rox_net_lock);
 	rn = pernet->rn;
 	if (rn) {
-		shut_down(rn);
-		/* Whoever has not seen that it is dead. */
+		rox_netns_shut_down(rn);
+		/* Wait for readers that have not seen @dead. */
 		synchronize_net();
-		list_for_each_entry(dev, &rn->devs, net_node)
-			rox_paths_forget(dev);
-		/* Where IPv6 counts its routes only when they are freed, that is after this. */
-		if (rn->num_devs)
+		list_for_each_entry(net, &rn->nets, node) {
+			rox_paths_forget(net);
+			rox_socks_forget(net);
+		}
+		/* Some kernels count IPv6 routes until RCU callbacks have freed them. */
+		if (rn->num_nets)
 			rcu_barrier();
 	}
 	pernet->rn = NULL;
@@ -254,22 +248,37 @@ static struct pernet_operations rox_pernet_ops = {
 	.size = sizeof(struct rox_pernet),
 };
 
-int rox_net_init(void)
+int rox_net_init(const struct rox_net_ops *ops)
 {
-	int err = register_pernet_subsys(&rox_pernet_ops);
+	int err;
 
+	rox_receiver = ops;
+	err = rox_socks_init();
 	if (err)
 		return err;
+	err = register_pernet_subsys(&rox_pernet_ops);
+	if (err)
+		goto exit_socks;
+	err = rox_mirrors_init();
+	if (err)
+		goto exit_pernet;
 	rox_crc32_init();
-	rox_frame_init();
 	return 0;
+
+exit_pernet:
+	unregister_pernet_subsys(&rox_pernet_ops);
+exit_socks:
+	rox_socks_exit();
+	return err;
 }
 
 void rox_net_exit(void)
 {
+	rox_mirrors_exit();
 	unregister_pernet_subsys(&rox_pernet_ops);
-	/* What the devices' last packets still use. */
+	/* The last packets of the devices may still use what follows. */
 	synchronize_net();
+	rox_socks_exit();
 	rox_frame_exit();
 	rox_crc32_exit();
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Paths: from an address vector to a route, looked up once and checked on each
- * use by the networking core's own means (dst_cache).
+ * Paths: the route of an address vector is looked up once, cached in a dst_cache, and checked on
+ * each use.
  */
+#include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
 #include <linux/jhash.h>
 #include <linux/random.h>
 #include <net/addrconf.h>
+#include <net/inet_ecn.h>
 #include <net/ip6_route.h>
 #include <net/ip_fib.h>
 #include <net/ipv6.h>
@@ -19,15 +21,17 @@
 
 #define ROX_DEFAULT_TTL 64
 
-static int ndev_of_gid(const struct rox_dev *dev, const struct ib_gid_attr *attr)
+/* The ifindex of the netdev that has the GID; 0 if the netdev has gone. */
+static int rox_ndev_of_gid(const struct rox_net *net, const struct ib_gid_attr *attr)
 {
-	struct net_device *ndev;
-	int ifindex = dev->ndev->ifindex;
+	const struct net_device *ndev;
+	int ifindex;
 
 	rcu_read_lock();
 	ndev = rdma_read_gid_attr_ndev_rcu(attr);
-	if (!IS_ERR(ndev))
-		ifindex = ndev->ifindex;
+	if (IS_ERR(ndev))
+		ndev = rcu_dereference(net->ndev);
+	ifindex = ndev ? ndev->ifindex : 0;
 	rcu_read_unlock();
 	return ifindex;
 }
@@ -35,15 +39,15 @@ static int ndev_of_gid(const struct rox_dev *dev, const struct ib_gid_attr *attr
 /**
  * rox_path_init() - fills a path from an address vector
  * @path: zeroed, or destroyed before
- * @dev: the device
- * @attr: address vector; its sgid_attr is held by the caller
+ * @net: the device
+ * @attr: address vector; the caller holds a reference on its sgid_attr
  * @sqpn: local QP number, or 0
  * @dqpn: remote QP number, or 0
  * @gfp: GFP_ATOMIC if it must not sleep
  *
- * Return: 0, -EINVAL for an address vector that is none of RoCE v2, -ENOMEM
+ * Return: 0, -EINVAL if the address vector is not for RoCE v2, -ENOMEM
  */
-int rox_path_init(struct rox_path *path, struct rox_dev *dev,
+int rox_path_init(struct rox_path *path, struct rox_net *net,
 		  const struct rdma_ah_attr *attr, u32 sqpn, u32 dqpn, gfp_t gfp)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
@@ -60,14 +64,14 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 	if (path->v6 == ipv6_addr_v4mapped(&path->daddr))
 		return -EINVAL;
 
-	path->dev = dev;
-	path->tos = grh->traffic_class;
+	path->net = net;
+	path->tos = grh->traffic_class & ~INET_ECN_MASK;
 	path->ttl = grh->hop_limit ?: ROX_DEFAULT_TTL;
-	/* An AH that was made from a completion has the kind of its packet for a level. */
+	/* In an AH from a completion the SL is the type of the received packet: ignore it. */
 	path->sl = rdma_ah_get_sl(attr) & ROX_PACKET_UDP ? 0 : rdma_ah_get_sl(attr);
 	path->flow = grh->flow_label & IB_GRH_FLOWLABEL_MASK;
 	path->sport = rdma_get_udp_sport(path->flow, sqpn, dqpn);
-	path->oif = ndev_of_gid(dev, sgid);
+	path->oif = rox_ndev_of_gid(net, sgid);
 	path->hash = jhash_2words(ipv6_addr_hash(&path->daddr), path->sport, 0);
 	path->local = ~(2 * jiffies);
 	atomic_set(&path->ip_id, get_random_u32());
@@ -76,24 +80,50 @@ int rox_path_init(struct rox_path *path, struct rox_dev *dev,
 	if (err)
 		return err;
 	path->valid = true;
-	spin_lock_irqsave(&dev->paths_lock, flags);
-	list_add_tail(&path->node, &dev->paths);
-	spin_unlock_irqrestore(&dev->paths_lock, flags);
+	spin_lock_irqsave(&net->paths_lock, flags);
+	list_add_tail(&path->node, &net->paths);
+	spin_unlock_irqrestore(&net->paths_lock, flags);
 	return 0;
 }
 
+int rox_path_answer(struct rox_path *path, struct rox_net *net, const struct rox_pkt *pkt, u8 tos,
+		    u8 sl)
+{
+	struct rdma_ah_attr attr = { .type = RDMA_AH_ATTR_TYPE_ROCE };
+	struct ib_global_route *grh = rdma_ah_retrieve_grh(&attr);
+	const struct ib_gid_attr *sgid;
+	struct in6_addr from, to;
+	int err;
+
+	rox_pkt_addrs(pkt, &from, &to);
+	sgid = rdma_find_gid_by_port(net->ibdev, (const union ib_gid *)&to,
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(sgid))
+		return -ENOENT;
+	memcpy(grh->dgid.raw, &from, sizeof(from));
+	grh->traffic_class = tos;
+	grh->sgid_attr = sgid;
+	rdma_ah_set_sl(&attr, sl);
+	rdma_ah_set_ah_flags(&attr, IB_AH_GRH);
+	err = rox_path_init(path, net, &attr, 0, 0, GFP_ATOMIC);
+	rdma_put_gid_attr(sgid);
+	return err;
+}
+
 /**
- * rox_path_destroy() - lets go of what a path holds
- * @path: initialised, destroyed, or zeroed; nobody sends on it any more
+ * rox_path_destroy() - frees the resources of a path
+ * @path: initialised, destroyed, or zeroed; nobody sends on it
+ *
+ * Any context but hard interrupts.
  */
 void rox_path_destroy(struct rox_path *path)
 {
 	unsigned long flags;
 
 	if (path->valid) {
-		spin_lock_irqsave(&path->dev->paths_lock, flags);
+		spin_lock_irqsave(&path->net->paths_lock, flags);
 		list_del(&path->node);
-		spin_unlock_irqrestore(&path->dev->paths_lock, flags);
+		spin_unlock_irqrestore(&path->net->paths_lock, flags);
 		dst_cache_destroy(&path->dst);
 	}
 	path->valid = false;
@@ -102,57 +132,57 @@ void rox_path_destroy(struct rox_path *path)
 
 void rox_path_swap(struct rox_path *a, struct rox_path *b)
 {
-	struct rox_dev *dev = a->valid ? a->dev : b->dev;
+	struct rox_net *net = a->valid ? a->net : b->net;
 	struct list_head at_a, at_b;
 	unsigned long flags;
 
 	if (!a->valid && !b->valid)
 		return;
-	spin_lock_irqsave(&dev->paths_lock, flags);
+	spin_lock_irqsave(&net->paths_lock, flags);
 	if (a->valid && b->valid)
 		list_swap(&a->node, &b->node);
 	else if (a->valid)
 		list_replace(&a->node, &b->node);
 	else
 		list_replace(&b->node, &a->node);
-	/* These are in the right places now, which the rest is not. */
+	/* The list nodes are in the right places. Exchange all other fields. */
 	at_a = a->node;
 	at_b = b->node;
 	swap(*a, *b);
 	a->node = at_a;
 	b->node = at_b;
-	spin_unlock_irqrestore(&dev->paths_lock, flags);
+	spin_unlock_irqrestore(&net->paths_lock, flags);
 }
 
 /*
- * An IPv6 route belongs to its namespace, whose end it must not outlive, whatever
- * becomes of the netdev. Paths that are made meanwhile have none, and get none.
+ * An IPv6 route must not outlive its namespace, even if the netdev has moved to another one. Paths
+ * that are created during this have no route, and get none, as the namespace is dead.
  */
-void rox_paths_forget(struct rox_dev *dev)
+void rox_paths_forget(struct rox_net *net)
 {
 	struct rox_path *path;
 	LIST_HEAD(paths);
 
-	spin_lock_irq(&dev->paths_lock);
-	list_splice_init(&dev->paths, &paths);
+	spin_lock_irq(&net->paths_lock);
+	list_splice_init(&net->paths, &paths);
 	while (!list_empty(&paths)) {
 		path = list_first_entry(&paths, struct rox_path, node);
-		list_move_tail(&path->node, &dev->paths);
+		list_move_tail(&path->node, &net->paths);
 		dst_cache_reset_now(&path->dst);
-		spin_unlock_irq(&dev->paths_lock);
+		spin_unlock_irq(&net->paths_lock);
 		cond_resched();
-		spin_lock_irq(&dev->paths_lock);
+		spin_lock_irq(&net->paths_lock);
 	}
-	spin_unlock_irq(&dev->paths_lock);
+	spin_unlock_irq(&net->paths_lock);
 }
 
 /*
- * With an output netdev the IP layer takes whatever has no route to be on the
- * link, even what an unreachable, prohibit or blackhole route is there to stop.
+ * With an output netdev the IP layer treats a destination without a usable route as on-link, even
+ * if there is an unreachable, prohibit or blackhole route for it. So check for such a route first.
  */
-static int refused_v4(struct net *net, const struct flowi4 *flow)
+static int rox_refused_v4(struct net *net, const struct flowi4 *flow)
 {
-	struct flowi4 fl4 = *flow;	/* the look-up may write to it */
+	struct flowi4 fl4 = *flow;	/* fib_lookup() may write to it */
 	struct fib_result res;
 	int err;
 
@@ -162,7 +192,7 @@ static int refused_v4(struct net *net, const struct flowi4 *flow)
 	return err == -ENETUNREACH ? 0 : err;
 }
 
-static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
+static struct dst_entry *rox_route_v4(struct rox_path *path, struct net *net)
 {
 	struct flowi4 fl4 = {
 		.daddr = path->daddr.s6_addr32[3],
@@ -181,13 +211,13 @@ static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
 		return &rt->dst;
 
 	/*
-	 * An address of another netdev of this host is reached through lo, and
-	 * found only without an output netdev.
+	 * Packets to an address of another netdev of this host go through lo. That route is found
+	 * only without an output netdev.
 	 */
 	if (inet_addr_type(net, fl4.daddr) != RTN_LOCAL)
 		fl4.flowi4_oif = path->oif;
 	rox_flowi4_set_dsfield(&fl4, path->tos);
-	err = refused_v4(net, &fl4);
+	err = rox_refused_v4(net, &fl4);
 	if (err)
 		return ERR_PTR(err);
 
@@ -205,13 +235,12 @@ static struct dst_entry *route_v4(struct rox_path *path, struct net *net)
 
 #if IS_ENABLED(CONFIG_IPV6)
 /*
- * For IPv4 the IP layer looks after both by itself: that the source is still an
- * address of this host, else it may be another one's by now, and that packets
- * leave through the netdev that has it. An address that is being tried out
- * (DAD) is one already.
+ * Checks that the source is still an address of @path->oif, as it may have moved to another host,
+ * and that packets leave through that netdev or stay on this host. A tentative address (DAD) is
+ * accepted. For IPv4 the IP layer checks both.
  */
-static bool leaves_right_v6(const struct rox_path *path, struct net *net,
-			    const struct dst_entry *dst)
+static bool rox_leaves_right_v6(const struct rox_path *path, struct net *net,
+				const struct dst_entry *dst)
 {
 	struct net_device *ndev = dev_get_by_index_rcu(net, path->oif);
 
@@ -220,7 +249,7 @@ static bool leaves_right_v6(const struct rox_path *path, struct net *net,
 	return dst->dev == ndev || dst->dev->flags & IFF_LOOPBACK;
 }
 
-static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
+static struct dst_entry *rox_route_v6(struct rox_path *path, struct net *net)
 {
 	struct flowi6 fl6 = {
 		.daddr = path->daddr,
@@ -241,7 +270,7 @@ static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
 	dst = ip6_dst_lookup_flow(net, NULL, &fl6, NULL);
 	if (IS_ERR(dst))
 		return dst;
-	if (!leaves_right_v6(path, net, dst)) {
+	if (!rox_leaves_right_v6(path, net, dst)) {
 		dst_release(dst);
 		return ERR_PTR(-ENETUNREACH);
 	}
@@ -249,23 +278,50 @@ static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
 	return dst;
 }
 #else
-static struct dst_entry *route_v6(struct rox_path *path, struct net *net)
+static struct dst_entry *rox_route_v6(struct rox_path *path, struct net *net)
 {
 	return ERR_PTR(-EAFNOSUPPORT);
 }
 #endif
 
-struct dst_entry *rox_path_route(struct rox_path *path, struct net *net)
+struct dst_entry *rox_path_route(struct rox_path *path, struct net *ns)
 {
-	return path->v6 ? route_v6(path, net) : route_v4(path, net);
+	return path->v6 ? rox_route_v6(path, ns) : rox_route_v4(path, ns);
+}
+
+/* ---- addresses ---- */
+
+/**
+ * rox_net_gid_vlan() - finds the VLAN of an address of a device
+ * @net: device
+ * @addr: destination of a received packet (IPv4 as a mapped address)
+ *
+ * The CM finds the GID of a packet by address and VLAN. The VLAN cannot be taken from the netdev
+ * that received the packet, which is lo for packets from this host.
+ * Any context. Return: VLAN ID, or 0 if there is none.
+ */
+u16 rox_net_gid_vlan(struct rox_net *net, const struct in6_addr *addr)
+{
+	const struct ib_gid_attr *attr;
+	u16 vlan;
+	int err;
+
+	attr = rdma_find_gid_by_port(net->ibdev, (const union ib_gid *)addr,
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return 0;
+	err = rdma_read_gid_l2_fields(attr, &vlan, NULL);
+	rdma_put_gid_attr(attr);
+	return err || vlan >= VLAN_N_VID ? 0 : vlan;
 }
 
 /**
- * rox_path_is_local() - does a path lead back to its device?
+ * rox_path_is_local() - tests whether both addresses of a path belong to its device
  * @path: the path
  *
- * Under RCU. Looked up again after a tick, as addresses come and go; an answer
- * of two contexts at once is of one of them.
+ * Under RCU. The result is cached for one tick, as addresses may change. If two contexts store
+ * a result at the same time, one of them counts.
+ * Return: true if both do.
  */
 bool rox_path_is_local(struct rox_path *path)
 {
@@ -273,50 +329,9 @@ bool rox_path_is_local(struct rox_path *path)
 	unsigned long local = READ_ONCE(path->local);
 
 	if (unlikely((local & ~1UL) != now)) {
-		local = now | (rox_dev_has_gid(path->dev, &path->daddr, NULL) &&
-			       rox_dev_has_gid(path->dev, &path->saddr, NULL));
+		local = now | (rox_net_has_addr(path->net, &path->daddr, NULL) &&
+			       rox_net_has_addr(path->net, &path->saddr, NULL));
 		WRITE_ONCE(path->local, local);
 	}
 	return local & 1;
-}
-
-/* MTU of the route, or 0 if there is none at the moment. */
-static u32 route_mtu(struct rox_path *path)
-{
-	struct dst_entry *dst;
-	struct rox_net *rn;
-	u32 mtu = 0;
-
-	local_bh_disable();
-	rcu_read_lock();
-	rn = READ_ONCE(path->dev->net);
-	if (rn && !READ_ONCE(rn->dead)) {
-		dst = rox_path_route(path, rn->net);
-		if (!IS_ERR(dst)) {
-			mtu = dst_mtu(dst);
-			dst_release(dst);
-		}
-	}
-	rcu_read_unlock();
-	local_bh_enable();
-	return mtu;
-}
-
-/**
- * rox_path_mtu() - the largest RoCE MTU that fits the netdev and the route
- * @path: a path
- *
- * Return: payload bytes of one packet, one of the values of enum ib_mtu; 0 if
- * even the smallest does not fit
- */
-u32 rox_path_mtu(const struct rox_path *path)
-{
-	u32 mtu = READ_ONCE(path->dev->ndev->mtu);
-	u32 route = route_mtu((struct rox_path *)path);
-	enum ib_mtu ib;
-
-	if (route)
-		mtu = min(mtu, route);
-	ib = iboe_get_mtu(mtu);
-	return ib ? ib_mtu_enum_to_int(ib) : 0;
 }

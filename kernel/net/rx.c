@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Received frames: walks their packets, checks lengths and the ICRC, and copies
- * payload out of them. Nothing is made linear, and nothing in the frame is read
- * twice, save the payload.
+ * Received frames: walks their packets, checks lengths and the ICRC, and copies the payload. Does
+ * not make frames linear. Reads nothing in a frame twice except the payload.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -11,15 +10,13 @@
 #include <rdma/ib_pack.h>
 
 #include "internal.h"
-#include "../observe/observe.h"
-#include "../verbs/mr.h"
 
 static bool recheck;
 module_param(recheck, bool, 0644);
 MODULE_PARM_DESC(recheck, "Compute the ICRC also of packets that are still where a sender of this machine wrote them (default: N)");
 
 /**
- * walk() - calls a function for each contiguous piece of a frame
+ * rox_skb_walk() - calls a function for each contiguous piece of a frame
  * @skb: the frame
  * @off: first byte
  * @len: bytes, all within the frame
@@ -28,8 +25,8 @@ MODULE_PARM_DESC(recheck, "Compute the ICRC also of packets that are still where
  *
  * Return: 0, or what @fn returned
  */
-static __always_inline int walk(struct sk_buff *skb, u32 off, u32 len,
-				int (*fn)(void *arg, const u8 *p, u32 len), void *arg)
+static __always_inline int rox_skb_walk(struct sk_buff *skb, u32 off, u32 len,
+					int (*fn)(void *arg, const u8 *p, u32 len), void *arg)
 {
 	struct skb_seq_state st;
 	u32 done = 0;
@@ -52,7 +49,7 @@ static __always_inline int walk(struct sk_buff *skb, u32 off, u32 len,
 	return err;
 }
 
-static int crc_chunk(void *arg, const u8 *p, u32 len)
+static int rox_crc_chunk(void *arg, const u8 *p, u32 len)
 {
 	u32 *crc = arg;
 
@@ -60,12 +57,12 @@ static int crc_chunk(void *arg, const u8 *p, u32 len)
 	return 0;
 }
 
-static int copy_chunk(void *arg, const u8 *p, u32 len)
+static int rox_copy_chunk(void *arg, const u8 *p, u32 len)
 {
 	return rox_iter_write(arg, p, len);
 }
 
-static struct rox_local_hdr *local_hdr(const struct sk_buff *skb)
+static struct rox_local_hdr *rox_local_hdr(const struct sk_buff *skb)
 {
 	return (struct rox_local_hdr *)skb->data;
 }
@@ -73,14 +70,14 @@ static struct rox_local_hdr *local_hdr(const struct sk_buff *skb)
 /**
  * rox_rx_begin() - begins a walk over the packets of a frame
  * @rx: the walk
- * @skb: the frame, as net/demux.c handed it to the transport
+ * @skb: the frame, as it was handed to the receiver
  */
 void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 {
 	const struct rox_skb_cb *cb = rox_skb_cb(skb);
 	u32 len;
 
-	rx->skb = skb;
+	rox_rx_walk(rx, skb);
 	if (cb->local) {
 		rx->left = 1;
 		return;
@@ -93,108 +90,171 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 	len = skb->len - rx->off;
 	rx->seg = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len;
 	rx->index = cb->first;
-	rx->piece_end = 0;
+	rx->has_head = false;
 	rx->off += cb->first * rx->seg;
 	rx->left = min(len - cb->first * rx->seg, cb->count * rx->seg);
 }
 
-/* Makes the page fragment that @off is in the piece that is looked at; false: none we can read. */
-static bool enter_frag(struct rox_rx *rx, u32 off)
+/* Sets rx->piece to @len bytes that begin at @off of the frame. Return: false if not mapped. */
+static bool rox_enter_piece(struct rox_rx *rx, const u8 *piece, u32 off, u32 len,
+			    const struct page *page)
 {
-	const struct skb_shared_info *info = skb_shinfo(rx->skb);
-	u32 begin = skb_headlen(rx->skb);
+	rx->piece = piece;
+	rx->piece_off = off;
+	rx->piece_end = piece ? off + len : 0;
+	rx->piece_page = page;
+	rx->piece_known = false;
+	return piece;
+}
+
+/* The same for the page fragment of @skb, which begins at @begin of the frame, that has @off. */
+static bool rox_enter_page(struct rox_rx *rx, const struct sk_buff *skb, u32 begin, u32 off)
+{
+	const struct skb_shared_info *info = skb_shinfo(skb);
 	int i;
 
-	for (i = 0; i < info->nr_frags; i++) {
-		u32 end = begin + skb_frag_size(&info->frags[i]);
+	begin += skb_headlen(skb);
+	for (i = 0; i < info->nr_frags && off >= begin; i++) {
+		const skb_frag_t *frag = &info->frags[i];
+		u32 len = skb_frag_size(frag);
 
-		if (off >= begin && off < end) {
-			rx->piece_page = skb_frag_page(&info->frags[i]);
-			rx->piece = skb_frag_address_safe(&info->frags[i]);
-			rx->piece_off = begin;
-			rx->piece_end = rx->piece ? end : 0;
-			return rx->piece;
-		}
-		begin = end;
+		if (off - begin < len)
+			return rox_enter_piece(rx, skb_frag_address_safe(frag), begin, len,
+					       skb_frag_page(frag));
+		begin += len;
 	}
 	return false;
 }
 
-/* The packet at rx->off, NULL unless it is in one piece. */
-static const u8 *whole_packet(struct rox_rx *rx, u32 len)
+/* The same for the piece that has @off: the linear part, a page fragment, what GRO appended. */
+static bool rox_enter_part(struct rox_rx *rx, u32 off)
 {
-	rx->page = NULL;
-	if (rx->off + len <= skb_headlen(rx->skb))
-		return rx->skb->data + rx->off;
-	if ((rx->off < rx->piece_off || rx->off >= rx->piece_end) && !enter_frag(rx, rx->off))
-		return NULL;
-	if (rx->off + len > rx->piece_end)
-		return NULL;
-	rx->page = rx->piece_page;
-	return rx->piece + (rx->off - rx->piece_off);
-}
+	struct sk_buff *skb = rx->skb;
+	u32 begin = skb->len;
+	const struct sk_buff *part;
 
-/* CRC of the headers of the packet at rx->off. Its IPv4 ID is @id_off more than the first one's. */
-static u32 icrc_begin(const struct rox_rx *rx, u32 len, const u8 *bth, u32 id_off)
-{
-	struct udphdr udp = *(const struct udphdr *)(rx->skb->data + rx->l4_off);
-	struct ipv6hdr ip6;
-	struct iphdr ip;
-
-	udp.len = htons(sizeof(udp) + len);
-	if (rx->v6) {
-		ip6 = *ipv6_hdr(rx->skb);
-		ip6.payload_len = udp.len;
-		return rox_icrc_begin_v6(&ip6, &udp, bth);
+	if (off < skb_headlen(skb))
+		return rox_enter_piece(rx, skb->data, 0, skb_headlen(skb), NULL);
+	skb_walk_frags(skb, part)
+		begin -= part->len;
+	if (off < begin)
+		return rox_enter_page(rx, skb, 0, off);
+	skb_walk_frags(skb, part) {
+		if (off - begin < skb_headlen(part))
+			return rox_enter_piece(rx, part->data, begin, skb_headlen(part), NULL);
+		if (off - begin < part->len)
+			return rox_enter_page(rx, part, begin, off);
+		begin += part->len;
 	}
-	ip = *ip_hdr(rx->skb);
-	ip.tot_len = htons(sizeof(ip) + sizeof(udp) + len);
-	ip.id = htons((u16)(ntohs(ip.id) + id_off));
-	return rox_icrc_begin_v4(&ip, &udp, bth);
+	return false;
 }
 
-/*
- * Is the ICRC right, with this IPv4 ID? @whole: the packet, if it is in one piece. Then its
- * payload need not be read if it has never left the memory that its sender wrote.
- */
-static bool icrc_fits(const struct rox_rx *rx, u32 len, const u8 *whole, const u8 *bth, u32 id_off)
+const u8 *rox_rx_enter(struct rox_rx *rx, u32 off, u32 len)
 {
-	u32 crc = icrc_begin(rx, len, bth, id_off);
+	if ((off < rx->piece_off || off >= rx->piece_end) && !rox_enter_part(rx, off))
+		return NULL;
+	if (off + len > rx->piece_end)
+		return NULL;
+	return rx->piece + (off - rx->piece_off);
+}
+
+/* Sets the IP and UDP headers in rx->head. Length and IPv4 ID are set for each packet. */
+static void rox_rx_head(struct rox_rx *rx)
+{
+	const u8 *data = rx->skb->data;
+	const struct udphdr *udp = (const struct udphdr *)(data + rx->l4_off);
+
+	if (rx->v6) {
+		rox_icrc_head_v6(&rx->head, (const struct ipv6hdr *)data, udp);
+	} else {
+		rox_icrc_head_v4(&rx->head, (const struct iphdr *)data, udp);
+		rx->id = ntohs(rx->head.v4.id);
+	}
+	rx->has_head = true;
+}
+
+/* Has a sender of this machine signed the packet at @whole, which is in rx->piece? */
+static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole, u32 crc)
+{
+	if (!rx->piece_page || READ_ONCE(recheck))
+		return false;
+	if (unlikely(!rx->piece_known)) {
+		if (!rox_frame_knows(rx->piece_page)) {
+			rx->piece_page = NULL;
+			return false;
+		}
+		rx->piece_known = true;
+	}
+	return rox_frame_signed(rx->piece_page, whole, crc);
+}
+
+/* Is the ICRC of a packet right that is in several pieces? @crc: CRC of its headers */
+static noinline bool rox_icrc_fits_pieces(const struct rox_rx *rx, u32 len, u32 crc)
+{
 	u32 rest = len - ROX_BTH_LEN - ROX_ICRC_LEN;
 	__le32 icrc;
 
-	if (unlikely(!whole)) {
-		if (skb_copy_bits(rx->skb, rx->off + len - ROX_ICRC_LEN, &icrc, sizeof(icrc)))
-			return false;
-		walk(rx->skb, rx->off + ROX_BTH_LEN, rest, crc_chunk, &crc);
-		return icrc == rox_icrc_end(crc);
-	}
-	if (rx->page && !READ_ONCE(recheck) && rox_frame_signed(rx->page, whole, crc))
-		return true;
-	memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
-	return icrc == rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN, rest));
+	if (skb_copy_bits(rx->skb, rx->off + len - ROX_ICRC_LEN, &icrc, sizeof(icrc)))
+		return false;
+	rox_skb_walk(rx->skb, rx->off + ROX_BTH_LEN, rest, rox_crc_chunk, &crc);
+	return icrc == rox_icrc_end(crc);
 }
 
-static bool icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole, const u8 *bth)
+/*
+ * Is the ICRC of the packet at rx->off, whose BTH is in rx->head, right if its IPv4 ID is that much
+ * above that of the first packet? @whole: the packet, if it is in one piece, else NULL. If the
+ * packet is in one piece and signed, the payload is not read.
+ */
+static bool rox_icrc_fits(struct rox_rx *rx, u32 len, const u8 *whole, u32 id_off)
 {
-	if (icrc_fits(rx, len, whole, bth, rx->fixed_id ? 0 : rx->index))
+	__le32 icrc;
+	u32 crc;
+
+	rox_icrc_packet(&rx->head, len, rx->id + id_off);
+	crc = rox_icrc_begin(&rx->head);
+	if (unlikely(!whole))
+		return rox_icrc_fits_pieces(rx, len, crc);
+	if (rox_rx_signed(rx, whole, crc)) {
+		rox_ep_count(rox_skb_cb(rx->skb)->to, ROX_CNT_RX_ICRC_KNOWN);
+		return true;
+	}
+	memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
+	return icrc == rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN,
+						    len - ROX_BTH_LEN - ROX_ICRC_LEN));
+}
+
+static bool rox_icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole)
+{
+	if (rox_icrc_fits(rx, len, whole, rx->fixed_id ? 0 : rx->index))
 		return true;
 
-	/* GRO puts packets together as well if all have the same ID, and does not say so. */
-	if (!rx->index || rx->v6 || rx->fixed_id || !icrc_fits(rx, len, whole, bth, 0))
+	/* GRO may join packets that all have the same ID, without setting the flag for it. */
+	if (!rx->index || rx->v6 || rx->fixed_id || !rox_icrc_fits(rx, len, whole, 0))
 		return false;
 	rx->fixed_id = true;
 	return true;
 }
 
-/*
- * Takes apart the packet at rx->off, @len bytes of UDP payload. Nothing is read
- * that the packet does not have.
- */
-static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, const u8 *whole, u8 *bth)
+/* Reads the extended headers of a packet that is in several pieces. */
+static noinline bool rox_parse_ext_pieces(const struct rox_rx *rx, struct rox_pkt *pkt)
 {
 	u8 buf[ROX_EXT_MAX];
 	const u8 *ext;
+
+	ext = skb_header_pointer(rx->skb, rx->off + ROX_BTH_LEN, pkt->info->ext_len, buf);
+	if (!ext)
+		return false;
+	rox_ext_parse(&pkt->ext, pkt->bth.opcode, ext);
+	return true;
+}
+
+/*
+ * Parses the packet at rx->off, which has @len bytes of UDP payload. Reads nothing beyond the
+ * packet, and leaves its BTH in rx->head. Return: false if the packet is malformed.
+ */
+static bool rox_parse_packet(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, const u8 *whole)
+{
+	u8 *bth = rox_icrc_bth(&rx->head);
 	u32 hdrs;
 
 	if (len < ROX_BTH_LEN + ROX_ICRC_LEN || len % 4)
@@ -220,18 +280,18 @@ static bool parse(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, const u8 *who
 	if ((pkt->payload_len || pkt->bth.pad) && !(pkt->info->flags & ROX_OP_PAYLOAD))
 		return false;
 
-	ext = whole ? whole + ROX_BTH_LEN :
-		      skb_header_pointer(rx->skb, rx->off + ROX_BTH_LEN, pkt->info->ext_len, buf);
-	if (!ext)
-		return false;
-	rox_ext_parse(&pkt->ext, pkt->bth.opcode, ext);
+	if (!pkt->info->ext)
+		return true;
+	if (unlikely(!whole))
+		return rox_parse_ext_pieces(rx, pkt);
+	rox_ext_parse(&pkt->ext, pkt->bth.opcode, whole + ROX_BTH_LEN);
 	return true;
 }
 
-/* What came without a wire is one packet, and was checked when it was sent. */
-static bool next_local(struct rox_rx *rx, struct rox_pkt *pkt)
+/* A loopback frame has one packet, which needs no checks. */
+static bool rox_next_local(struct rox_rx *rx, struct rox_pkt *pkt)
 {
-	struct rox_local_hdr *hdr = local_hdr(rx->skb);
+	struct rox_local_hdr *hdr = rox_local_hdr(rx->skb);
 
 	if (!rx->left)
 		return false;
@@ -242,21 +302,22 @@ static bool next_local(struct rox_rx *rx, struct rox_pkt *pkt)
 	return true;
 }
 
-/* The next good packet that came over the wire. */
-static bool next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
+/* Finds the next good packet of a UDP frame. */
+static bool rox_next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
 {
-	const struct rox_qp *qp = rox_skb_cb(rx->skb)->qp;
+	const struct rox_endpoint *to = rox_skb_cb(rx->skb)->to;
 	bool found = false;
 
+	if (unlikely(!rx->has_head))
+		rox_rx_head(rx);
 	while (rx->left && !found) {
 		u32 len = min(rx->seg, rx->left);
-		const u8 *whole = whole_packet(rx, len);
-		u8 bth[ROX_BTH_LEN];
+		const u8 *whole = rox_rx_whole(rx, rx->off, len);
 
-		if (!parse(rx, pkt, len, whole, bth))
-			rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
-		else if (!rox_skb_cb(rx->skb)->checked && !icrc_ok(rx, len, whole, bth))
-			rox_qp_count(qp, ROX_CNT_RX_ICRC);
+		if (!rox_parse_packet(rx, pkt, len, whole))
+			rox_ep_count(to, ROX_CNT_RX_MALFORMED);
+		else if (!rox_skb_cb(rx->skb)->checked && !rox_icrc_ok(rx, len, whole))
+			rox_ep_count(to, ROX_CNT_RX_ICRC);
 		else
 			found = true;
 		rx->off += len;
@@ -266,26 +327,96 @@ static bool next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
 	return found;
 }
 
+static noinline void rox_rx_marked(struct rox_endpoint *to)
+{
+	rox_ep_count(to, ROX_CNT_NP_ECN_MARKED);
+	WRITE_ONCE(to->marked, true);
+}
+
 /**
- * rox_rx_next() - the next good packet of a frame
+ * rox_rx_next() - finds the next good packet of a frame
  * @rx: the walk
  * @pkt: filled
  *
- * Packets that are malformed or have a wrong ICRC are counted and passed over.
+ * Packets that are malformed or have a wrong ICRC are counted and skipped. Bottom halves disabled.
  *
- * Return: false at the end
+ * Return: false if there is no further packet
  */
 bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
 {
 	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
 
-	if (!(cb->local ? next_local(rx, pkt) : next_wire(rx, pkt)))
+	if (!(cb->local ? rox_next_local(rx, pkt) : rox_next_wire(rx, pkt)))
 		return false;
 	if (unlikely(cb->checked))
 		return true;
-	rox_qp_count_add(cb->qp, ROX_CNT_RX_PKTS, pkt->npkts);
-	rox_qp_count_add(cb->qp, ROX_CNT_RX_BYTES, pkt->payload_len);
+	rox_ep_count_add(cb->to, ROX_CNT_RX_PKTS, pkt->npkts);
+	rox_ep_count_add(cb->to, ROX_CNT_RX_BYTES, pkt->payload_len);
+	if (unlikely(cb->marked))
+		rox_rx_marked(cb->to);
 	return true;
+}
+
+/*
+ * Is the next packet of the frame like the last one, with PSN @psn? Then its BTH is in rx->head.
+ * @len: length of the last one, which was in one piece.
+ */
+static bool rox_rx_continues(struct rox_rx *rx, u32 len, u32 psn)
+{
+	u8 *bth = rox_icrc_bth(&rx->head);
+	const u8 *whole;
+	__be64 key;
+	__be32 word;
+
+	if (rx->left < len || rx->off + len > rx->piece_end)
+		return false;
+	whole = rx->piece + (rx->off - rx->piece_off);
+	key = rox_bth_key(whole);
+	memcpy(&word, whole + sizeof(key), sizeof(word));
+	if (!rox_bth_equal(key, rox_bth_key(bth)) || (be32_to_cpu(word) & ROX_PSN_MASK) != psn)
+		return false;
+	memcpy(bth + sizeof(key), &word, sizeof(word));
+	return rox_skb_cb(rx->skb)->checked || rox_icrc_ok(rx, len, whole);
+}
+
+/**
+ * rox_rx_join() - joins the packets that continue a message
+ * @rx: the walk
+ * @pkt: the last packet that it found: the middle of a message, without extended headers
+ * @most: the packets together have fewer bytes
+ *
+ * Stops at the first packet that is not a MIDDLE packet of full length with the next PSN and a
+ * right ICRC, and at the end of the piece of memory. rox_rx_next() then finds that packet.
+ * Bottom halves disabled.
+ */
+void rox_rx_join(struct rox_rx *rx, struct rox_pkt *pkt, u32 most)
+{
+	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
+	u32 size = pkt->payload_len, n = 1;
+
+	if (!pkt->payload || !size || pkt->bth.pad)
+		return;
+	while ((n + 1) * size < most &&
+	       rox_rx_continues(rx, rx->seg, rox_psn_add(pkt->bth.psn, n))) {
+		pkt->bth.ackreq |= rox_icrc_bth(&rx->head)[sizeof(__be64)] >> 7;
+		rx->off += rx->seg;
+		rx->left -= rx->seg;
+		rx->index++;
+		n++;
+	}
+	if (n == 1)
+		return;
+	pkt->joined = pkt->payload;
+	pkt->payload = NULL;
+	pkt->stride = rx->seg;
+	pkt->npkts = n;
+	pkt->payload_len = n * size;
+	if (unlikely(cb->checked))
+		return;
+	rox_ep_count_add(cb->to, ROX_CNT_RX_PKTS, n - 1);
+	rox_ep_count_add(cb->to, ROX_CNT_RX_BYTES, (n - 1) * size);
+	if (unlikely(cb->marked))
+		rox_ep_count_add(cb->to, ROX_CNT_NP_ECN_MARKED, n - 1);
 }
 
 bool rox_rx_cut(struct rox_rx *rx)
@@ -302,7 +433,7 @@ bool rox_rx_cut(struct rox_rx *rx)
 }
 
 /**
- * rox_skb_addrs() - the addresses of a frame
+ * rox_skb_addrs() - reads the addresses of a frame
  * @skb: the frame; data points at the IP header
  * @saddr: source, IPv4 mapped into IPv6
  * @daddr: destination, likewise
@@ -322,7 +453,7 @@ bool rox_pkt_is_v6(const struct rox_pkt *pkt)
 {
 	if (!pkt->burst)
 		return ip_hdr(pkt->skb)->version == 6;
-	return pkt->skb ? *local_hdr(pkt->skb)->grh : pkt->burst->path->v6;
+	return pkt->skb ? *rox_local_hdr(pkt->skb)->grh : pkt->burst->path->v6;
 }
 
 void rox_pkt_addrs(const struct rox_pkt *pkt, struct in6_addr *saddr, struct in6_addr *daddr)
@@ -345,8 +476,8 @@ void rox_pkt_addrs(const struct rox_pkt *pkt, struct in6_addr *saddr, struct in6
 	}
 }
 
-/* The lengths are those of one packet of the frame. */
-static void skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
+/* The length in the header is that of one packet, not of the whole frame. */
+static void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
 {
 	u16 seg = sizeof(struct udphdr) + skb_shinfo(skb)->gso_size;
 
@@ -367,38 +498,41 @@ static void skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
 }
 
 /**
- * rox_pkt_grh() - the network header as a UD receive has it before its payload
+ * rox_pkt_grh() - writes the network header that a UD receive has before its payload
  * @pkt: the packet
  * @grh: filled: an IPv6 header, or 20 bytes of 0 and an IPv4 header
  */
 void rox_pkt_grh(const struct rox_pkt *pkt, u8 grh[ROX_GRH_LEN])
 {
 	if (!pkt->burst)
-		skb_grh(pkt->skb, grh);
+		rox_skb_grh(pkt->skb, grh);
 	else if (pkt->skb)
-		memcpy(grh, local_hdr(pkt->skb)->grh, ROX_GRH_LEN);
+		memcpy(grh, rox_local_hdr(pkt->skb)->grh, ROX_GRH_LEN);
 	else
 		rox_local_grh(pkt->burst, grh);
 }
 
-/**
- * rox_pkt_copy() - copies payload into memory regions
- * @pkt: the packet
- * @off: first byte of its payload
- * @dst: where to; advanced
- * @len: bytes
- *
- * Return: 0, -EINVAL if the packet has less, or an error of @dst
- */
-int rox_pkt_copy(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len)
+static int rox_copy_joined(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len)
 {
-	if (off > pkt->payload_len || len > pkt->payload_len - off)
-		return -EINVAL;
+	u32 size = pkt->payload_len / pkt->npkts;
+	const u8 *p = pkt->joined + off / size * pkt->stride;
+	u32 skip = off % size, n;
+	int err = 0;
+
+	for (; len && !err; len -= n, skip = 0, p += pkt->stride) {
+		n = min(len, size - skip);
+		err = rox_iter_write(dst, p + skip, n);
+	}
+	return err;
+}
+
+int rox_pkt_copy_pieces(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len)
+{
 	if (!pkt->skb)
 		return rox_local_copy(pkt, off, dst, len);
-	if (likely(pkt->payload))
-		return rox_iter_write(dst, pkt->payload + off, len);
-	return walk(pkt->skb, pkt->payload_off + off, len, copy_chunk, dst);
+	if (!pkt->burst && pkt->npkts > 1)
+		return rox_copy_joined(pkt, off, dst, len);
+	return rox_skb_walk(pkt->skb, pkt->payload_off + off, len, rox_copy_chunk, dst);
 }
 
 int rox_pkt_read(const struct rox_pkt *pkt, void *dst, u32 len)

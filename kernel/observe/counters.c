@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What `rdma statistic` tells: of a port, and of QPs that are bound to a counter
- * of their own. Names are mlx5's where it counts the same, so that the tools and
- * habits made for it fit.
+ * Counters of `rdma statistic`, for the port and for QPs that are bound to a counter. They
+ * have the names of mlx5 where mlx5 counts the same, so that its tools work.
  *
- * A QP that is bound counts into the counter's set instead of the device's: one
- * pointer is another one, and the data path does not know. The core shows the sum
- * of both for the port, and keeps what a counter had when it ends.
- * Source: drivers/infiniband/core/counters.c.
+ * A QP has a pointer to the set in which it counts: the device's set, or the set of its counter.
+ * For the port the core shows the sum of all sets. When a counter ends, the core adds its values
+ * to the port's history. See drivers/infiniband/core/counters.c.
  */
-#include <linux/percpu.h>
-#include <rdma/rdma_counter.h>
+#include <linux/slab.h>
 
-#include "../compat/ops.h"
 #include "observe.h"
-#include "restrack.h"
 
 #define OPTIONAL(_name) { .name = (_name), .flags = IB_STAT_FLAG_OPTIONAL }
 
@@ -23,11 +18,23 @@ static const struct rdma_stat_desc rox_stat_descs[ROX_CNT_MAX] = {
 	[ROX_CNT_TX_BYTES].name = "tx_bytes",
 	[ROX_CNT_RX_PKTS].name = "rx_packets",
 	[ROX_CNT_RX_BYTES].name = "rx_bytes",
+	[ROX_CNT_TX_OCTETS].name = "tx_octets",
+	[ROX_CNT_RX_OCTETS].name = "rx_octets",
+	[ROX_CNT_TX_MULTICAST].name = "tx_multicast",
+	[ROX_CNT_RX_MULTICAST].name = "rx_multicast",
+	[ROX_CNT_RX_COPIES].name = "rx_multicast_copies",
+	[ROX_CNT_LINK_DOWNED].name = "link_downed",
+	[ROX_CNT_ALIAS_TX_PKTS].name = "tx_pkts",
+	[ROX_CNT_ALIAS_RX_PKTS].name = "rx_pkts",
+	[ROX_CNT_ALIAS_RX_DROPS].name = "rx_drops",
 	[ROX_CNT_TX_BURSTS].name = "tx_bursts",
 	[ROX_CNT_RX_BURSTS].name = "rx_bursts",
 	[ROX_CNT_TX_DROP].name = "tx_dropped",
+	[ROX_CNT_TX_REFUSED].name = "tx_refused",
+	[ROX_CNT_TX_SINGLY].name = "tx_segmentation_given_up",
 	[ROX_CNT_RX_MALFORMED].name = "rx_malformed",
 	[ROX_CNT_RX_ICRC].name = "rx_icrc_encapsulated",
+	[ROX_CNT_RX_ICRC_KNOWN].name = "rx_icrc_known",
 	[ROX_CNT_RX_NO_QP].name = "rx_no_qp",
 	[ROX_CNT_RX_PKEY].name = "rx_pkey_mismatch",
 	[ROX_CNT_RX_QKEY].name = "rx_qkey_mismatch",
@@ -59,15 +66,19 @@ static const struct rdma_stat_desc rox_stat_descs[ROX_CNT_MAX] = {
 	[ROX_CNT_DOORBELLS].name = "doorbells",
 	[ROX_CNT_TX_ACKS].name = "tx_acks",
 	[ROX_CNT_RX_ACKS].name = "rx_acks",
-	[ROX_CNT_RX_CNP].name = "rp_cnp_handled",
+	[ROX_CNT_NP_ECN_MARKED].name = "np_ecn_marked_roce_packets",
+	[ROX_CNT_NP_CNP_SENT].name = "np_cnp_sent",
+	[ROX_CNT_RP_CNP_HANDLED].name = "rp_cnp_handled",
+	[ROX_CNT_RP_CNP_IGNORED].name = "rp_cnp_ignored",
 	[ROX_CNT_RX_CE] = OPTIONAL("cc_rx_ce_pkts"),
 	[ROX_CNT_STALL_WINDOW] = OPTIONAL("tx_stall_window"),
 	[ROX_CNT_STALL_CREDITS] = OPTIONAL("tx_stall_credits"),
 	[ROX_CNT_STALL_READS] = OPTIONAL("tx_stall_reads"),
+	[ROX_CNT_STALL_PACE] = OPTIONAL("tx_stall_pace"),
 	[ROX_CNT_DEFERRED] = OPTIONAL("work_deferred"),
 };
 
-/* Always there, so that the branches cost nothing while no device has one switched on. */
+/* Number of optional counters that are switched on, on all devices. */
 DEFINE_STATIC_KEY_FALSE(rox_optional_key);
 
 /* ---- sums ---- */
@@ -84,56 +95,57 @@ static void rox_counters_sum(const struct rox_counters __percpu *counters, u64 *
 		for (i = 0; i < ROX_CNT_MAX; i++)
 			sum[i] += READ_ONCE(of->c[i]);
 	}
+	sum[ROX_CNT_ALIAS_TX_PKTS] = sum[ROX_CNT_TX_PKTS];
+	sum[ROX_CNT_ALIAS_RX_PKTS] = sum[ROX_CNT_RX_PKTS];
+	sum[ROX_CNT_ALIAS_RX_DROPS] = sum[ROX_CNT_RX_DROP] + sum[ROX_CNT_RX_NO_QP] +
+				      sum[ROX_CNT_RX_PKEY] + sum[ROX_CNT_RX_QKEY] +
+				      sum[ROX_CNT_RX_MALFORMED] + sum[ROX_CNT_RX_ICRC];
 }
 
-/* Optional counters that are off are not shown. */
-static void rox_stats_select(const struct rox_dev *dev, struct rdma_hw_stats *stats)
+/* Hides optional counters that are off. */
+static void rox_stats_select(const struct rox_stats *stats, struct rdma_hw_stats *to)
 {
 	unsigned int i;
 
 	for (i = ROX_CNT_OPTIONAL; i < ROX_CNT_MAX; i++)
-		assign_bit(i, stats->is_disabled, !test_bit(i - ROX_CNT_OPTIONAL, &dev->optional));
+		assign_bit(i, to->is_disabled, !test_bit(i - ROX_CNT_OPTIONAL, &stats->optional));
 }
 
-static struct rdma_hw_stats *rox_stats_alloc(const struct rox_dev *dev)
+struct rdma_hw_stats *rox_stats_alloc(const struct rox_stats *stats)
 {
-	struct rdma_hw_stats *stats;
+	struct rdma_hw_stats *to;
 
-	stats = rdma_alloc_hw_stats_struct(rox_stat_descs, ROX_CNT_MAX,
-					   RDMA_HW_STATS_DEFAULT_LIFESPAN);
-	if (stats)
-		rox_stats_select(dev, stats);
-	return stats;
+	to = rdma_alloc_hw_stats_struct(rox_stat_descs, ROX_CNT_MAX,
+					RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	if (to)
+		rox_stats_select(stats, to);
+	return to;
 }
 
 /* ---- the port ---- */
 
-static struct rdma_hw_stats *rox_alloc_hw_port_stats(struct ib_device *ibdev, u32 port)
+int rox_stats_read(const struct rox_stats *stats, struct rdma_hw_stats *to)
 {
-	return rox_stats_alloc(to_rox_dev(ibdev));
-}
-
-/* Called for the port, and with port 0 for the device, which has none of its own. */
-static int rox_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port,
-			    int index)
-{
-	if (!port)
-		return -EINVAL;
-	rox_counters_sum(to_rox_dev(ibdev)->counters, stats->value);
+	rox_counters_sum(stats->counters, to->value);
 	return ROX_CNT_MAX;
 }
 
-/* The core has checked that the counter is optional and is to change. */
-static int rox_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index, bool enable)
+/**
+ * rox_stats_switch() - switches an optional counter on or off
+ * @stats: the device's counters
+ * @index: the counter; the core has checked that it is optional, and serialises calls
+ * @enable: true: on, false: off
+ *
+ * Process context; may sleep. Return: 0, or -EINVAL for a counter that is not optional
+ */
+int rox_stats_switch(struct rox_stats *stats, unsigned int index, bool enable)
 {
-	struct rox_dev *dev = to_rox_dev(ibdev);
-
 	if (index < ROX_CNT_OPTIONAL || index >= ROX_CNT_MAX)
 		return -EINVAL;
 	index -= ROX_CNT_OPTIONAL;
-	if (enable && !test_and_set_bit(index, &dev->optional))
+	if (enable && !test_and_set_bit(index, &stats->optional))
 		static_branch_inc(&rox_optional_key);
-	else if (!enable && test_and_clear_bit(index, &dev->optional))
+	else if (!enable && test_and_clear_bit(index, &stats->optional))
 		static_branch_dec(&rox_optional_key);
 	return 0;
 }
@@ -141,175 +153,180 @@ static int rox_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int in
 /* ---- counters of QPs ---- */
 
 /**
- * struct rox_counter_set - what one counter of `rdma statistic qp` counts
- * @values: of all QPs that are bound to it, since it was made
- * @reported: what the core was told last
- * @dev: gets what comes after that
+ * struct rox_counter_set - values of one counter of `rdma statistic qp`
+ * @values: counted by all QPs that are or were bound to the counter
+ * @id: ID of the counter
+ * @reported: values that the core has read last
+ * @stats: the device's counters, which get the values counted after that
  * @rcu: for freeing after the data path, which reads a QP's pointer to @values
  */
 struct rox_counter_set {
 	struct rox_counters __percpu *values;
+	u32 id;
 	u64 reported[ROX_CNT_MAX];
-	struct rox_dev *dev;
+	struct rox_stats *stats;
 	struct rcu_head rcu;
 };
 
-static struct rox_counter_set *rox_set_of(const struct rdma_counter *counter)
+static struct rox_counter_set *rox_set_of(struct rox_stats *stats,
+					  const struct rdma_counter *counter)
 {
-	return xa_load(&to_rox_dev(counter->device)->counter_sets, counter->id);
+	return xa_load(&stats->sets, counter->id);
 }
 
-/* Gives @counter its set and number. */
-static int rox_set_create(struct rdma_counter *counter)
+/* Creates a set for @counter, and assigns its ID. */
+static int rox_set_create(struct rox_stats *stats, struct rdma_counter *counter)
 {
-	struct rox_dev *dev = to_rox_dev(counter->device);
 	struct rox_counter_set *set;
 	int err = -ENOMEM;
 
 	set = kzalloc(sizeof(*set), GFP_KERNEL);
 	if (!set)
 		return -ENOMEM;
-	set->dev = dev;
+	set->stats = stats;
 	set->values = alloc_percpu(struct rox_counters);
 	if (set->values)
-		err = xa_alloc(&dev->counter_sets, &counter->id, set, xa_limit_31b, GFP_KERNEL);
+		err = xa_alloc_bh(&stats->sets, &counter->id, set, xa_limit_31b, GFP_KERNEL);
 	if (err) {
 		free_percpu(set->values);
 		kfree(set);
 		return err;
 	}
-	dev->had_sets = true;
+	set->id = counter->id;
+	stats->had_sets = true;
 	return 0;
 }
 
 /*
- * A doorbell or a frame that had the pointer may have counted after the core's
- * last look: it counts for the device, so that the sum is right.
+ * A doorbell or a frame may have counted in the set after the core read it for the last
+ * time. Add that rest to the device's set. The core adds what it has read to the sum in
+ * `rdma statistic`, but not to ports/1/counters: for those add it to @ended.
  */
 static void rox_set_free(struct rcu_head *rcu)
 {
 	struct rox_counter_set *set = container_of(rcu, struct rox_counter_set, rcu);
+	struct rox_stats *stats = set->stats;
 	u64 sum[ROX_CNT_MAX];
 	unsigned int i;
 
 	rox_counters_sum(set->values, sum);
-	for (i = 0; i < ROX_CNT_MAX; i++)
-		rox_count_add(set->dev, i, sum[i] - set->reported[i]);
+	xa_lock_bh(&stats->sets);
+	__xa_erase(&stats->sets, set->id);
+	for (i = 0; i < ROX_CNT_MAX; i++) {
+		stats->port->ended[i] += set->reported[i];
+		rox_count_add(stats, i, sum[i] - set->reported[i]);
+	}
+	xa_unlock_bh(&stats->sets);
 	free_percpu(set->values);
 	kfree(set);
 }
 
 /**
- * rox_counter_bind_qp() - has a counter count a QP from now on
- * @counter: the counter; the core holds its lock. It has no ID yet if it is new
- * @ibqp: the QP, in any state; bound to none
- * @port: the only one
+ * rox_set_bind() - finds or creates the set of a counter
+ * @stats: the device's counters
+ * @counter: the counter; the core holds its lock. A new one has no ID yet
  *
- * Process context. Return: 0 or -ENOMEM.
+ * Process context. Return: the values of the set, or NULL if there is no memory
  */
-int rox_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp, u32 port)
+struct rox_counters __percpu *rox_set_bind(struct rox_stats *stats, struct rdma_counter *counter)
 {
-	int err = counter->id ? 0 : rox_set_create(counter);
-
-	if (err)
-		return err;
-	WRITE_ONCE(to_rox_qp(ibqp)->counters, rox_set_of(counter)->values);
-	ibqp->counter = counter;
-	return 0;
+	if (!counter->id && rox_set_create(stats, counter))
+		return NULL;
+	return rox_set_of(stats, counter)->values;
 }
 
 /**
- * rox_counter_unbind_qp() - has the device count a QP again
- * @ibqp: the QP; the core holds its counter's lock
- * @port: the only one
+ * rox_set_read() - reports a counter's values to the core
+ * @stats: the device's counters
+ * @counter: the counter; the core holds its lock
  *
- * Process context. Return: 0.
+ * Process context. Return: 0, or -EINVAL if it has no set
  */
-int rox_counter_unbind_qp(struct ib_qp *ibqp, u32 port)
+int rox_set_read(struct rox_stats *stats, struct rdma_counter *counter)
 {
-	struct rox_qp *qp = to_rox_qp(ibqp);
-
-	WRITE_ONCE(qp->counters, qp->dev->counters);
-	ibqp->counter = NULL;
-	return 0;
-}
-
-static struct rdma_hw_stats *rox_counter_alloc_stats(struct rdma_counter *counter)
-{
-	return rox_stats_alloc(to_rox_dev(counter->device));
-}
-
-/* The core holds the counter's lock. */
-static int rox_counter_update_stats(struct rdma_counter *counter)
-{
-	struct rox_counter_set *set = rox_set_of(counter);
+	struct rox_counter_set *set = rox_set_of(stats, counter);
 
 	if (!set)
 		return -EINVAL;
-	rox_stats_select(set->dev, counter->stats);
+	rox_stats_select(stats, counter->stats);
 	rox_counters_sum(set->values, set->reported);
 	memcpy(counter->stats->value, set->reported, sizeof(set->reported));
 	return 0;
 }
 
-/* No QP is bound any more, and the core has taken over what was counted. */
-static int rox_counter_dealloc(struct rdma_counter *counter)
+void rox_set_end(struct rox_stats *stats, const struct rdma_counter *counter)
 {
-	struct rox_dev *dev = to_rox_dev(counter->device);
-	struct rox_counter_set *set = xa_erase(&dev->counter_sets, counter->id);
+	struct rox_counter_set *set = rox_set_of(stats, counter);
 
 	if (set)
 		call_rcu(&set->rcu, rox_set_free);
-	return 0;
+}
+
+/**
+ * rox_port_sum() - sums up all that a port has counted
+ * @stats: the device's counters
+ * @sum: filled with ROX_CNT_MAX values
+ *
+ * The sum includes the sets of counters of QPs, of those that have ended too. Process context.
+ */
+void rox_port_sum(struct rox_stats *stats, u64 *sum)
+{
+	struct rox_counter_set *set;
+	u64 part[ROX_CNT_MAX];
+	unsigned long id;
+	unsigned int i;
+
+	rox_counters_sum(stats->counters, sum);
+	xa_lock_bh(&stats->sets);
+	for (i = 0; i < ROX_CNT_MAX; i++)
+		sum[i] += stats->port->ended[i];
+	xa_for_each(&stats->sets, id, set) {
+		rox_counters_sum(set->values, part);
+		for (i = 0; i < ROX_CNT_MAX; i++)
+			sum[i] += part[i];
+	}
+	xa_unlock_bh(&stats->sets);
 }
 
 /* ---- life ---- */
 
 /**
- * rox_observe_init() - the counters of a new device
- * @dev: the device
+ * rox_stats_init() - prepares the counters of a device
+ * @stats: the device's counters
  *
- * Return: 0 or -ENOMEM.
+ * Process context. Return: 0 or -ENOMEM.
  */
-int rox_observe_init(struct rox_dev *dev)
+int rox_stats_init(struct rox_stats *stats)
 {
-	xa_init_flags(&dev->counter_sets, XA_FLAGS_ALLOC1);
-	dev->counters = alloc_percpu(struct rox_counters);
-	return dev->counters ? 0 : -ENOMEM;
+	xa_init_flags(&stats->sets, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);
+	stats->port = kzalloc(sizeof(*stats->port), GFP_KERNEL);
+	if (!stats->port)
+		return -ENOMEM;
+	mutex_init(&stats->port->lock);
+	stats->counters = alloc_percpu(struct rox_counters);
+	if (stats->counters)
+		return 0;
+	kfree(stats->port);
+	return -ENOMEM;
 }
 
 /**
- * rox_observe_exit() - the end of a device's counters
- * @dev: the device; nobody counts any more
+ * rox_stats_exit() - frees the counters of a device
+ * @stats: counters without users
  *
- * Process context, may sleep.
+ * Process context; may sleep.
  */
-void rox_observe_exit(struct rox_dev *dev)
+void rox_stats_exit(struct rox_stats *stats)
 {
-	while (dev->optional) {
-		__clear_bit(__ffs(dev->optional), &dev->optional);
+	while (stats->optional) {
+		__clear_bit(__ffs(stats->optional), &stats->optional);
 		static_branch_dec(&rox_optional_key);
 	}
-	/* rox_set_free() counts for the device. */
-	if (dev->had_sets)
+	/* Wait for rox_set_free(), which uses @stats. */
+	if (stats->had_sets)
 		rcu_barrier();
-	xa_destroy(&dev->counter_sets);
-	free_percpu(dev->counters);
+	xa_destroy(&stats->sets);
+	free_percpu(stats->counters);
+	mutex_destroy(&stats->port->lock);
+	kfree(stats->port);
 }
-
-const struct ib_device_ops rox_observe_ops = {
-	.alloc_hw_port_stats = rox_alloc_hw_port_stats,
-	.get_hw_stats = rox_get_hw_stats,
-	.modify_hw_stat = rox_modify_hw_stat,
-
-	ROX_OPS_COUNTER_BIND_QP
-	.counter_alloc_stats = rox_counter_alloc_stats,
-	.counter_update_stats = rox_counter_update_stats,
-	.counter_dealloc = rox_counter_dealloc,
-	ROX_OPS_COUNTER_SIZE
-
-	.fill_res_qp_entry = rox_fill_res_qp,
-	.fill_res_cq_entry = rox_fill_res_cq,
-	.fill_res_mr_entry = rox_fill_res_mr,
-	ROX_OPS_FILL_RES_SRQ
-};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tracepoints of rox: post, packet out, packet in, completion, retry.
+ * Tracepoints of rox: doorbell, post, packet out, packet in, completion, its CQ, retry, congestion.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rox
@@ -10,6 +10,18 @@
 
 #include <linux/tracepoint.h>
 #include <rdma/rox-abi.h>
+
+TRACE_EVENT(rox_doorbell,
+	TP_PROTO(u32 qpn),
+	TP_ARGS(qpn),
+	TP_STRUCT__entry(
+		__field(u32, qpn)
+	),
+	TP_fast_assign(
+		__entry->qpn = qpn;
+	),
+	TP_printk("qpn=%u", __entry->qpn)
+);
 
 TRACE_EVENT(rox_post_send,
 	TP_PROTO(u32 qpn, u64 wr_id, u32 opcode, u32 length, u32 psn),
@@ -84,6 +96,25 @@ TRACE_EVENT(rox_completion,
 		  __entry->wr_id, __entry->opcode, __entry->status, __entry->byte_len)
 );
 
+TRACE_EVENT(rox_cq,
+	TP_PROTO(u32 cqn, u32 depth, u32 entries, bool event),
+	TP_ARGS(cqn, depth, entries, event),
+	TP_STRUCT__entry(
+		__field(u32, cqn)
+		__field(u32, depth)
+		__field(u32, entries)
+		__field(bool, event)
+	),
+	TP_fast_assign(
+		__entry->cqn = cqn;
+		__entry->depth = depth;
+		__entry->entries = entries;
+		__entry->event = event;
+	),
+	TP_printk("cqn=%u depth=%u of %u%s", __entry->cqn, __entry->depth, __entry->entries,
+		  __entry->event ? " event" : "")
+);
+
 TRACE_EVENT(rox_retry,
 	TP_PROTO(u32 qpn, u32 psn, u32 kind, u32 left),
 	TP_ARGS(qpn, psn, kind, left),
@@ -103,6 +134,29 @@ TRACE_EVENT(rox_retry,
 		  __print_symbolic(__entry->kind, { 0, "timeout" }, { 1, "sequence NAK" },
 				   { 2, "RNR NAK" }, { 3, "implied NAK" }),
 		  __entry->left)
+);
+
+TRACE_EVENT(rox_congestion,
+	TP_PROTO(u32 qpn, u32 event, u64 rate, u32 window, u64 round_trip),
+	TP_ARGS(qpn, event, rate, window, round_trip),
+	TP_STRUCT__entry(
+		__field(u64, rate)
+		__field(u64, round_trip)
+		__field(u32, qpn)
+		__field(u32, event)
+		__field(u32, window)
+	),
+	TP_fast_assign(
+		__entry->rate = rate;
+		__entry->round_trip = round_trip;
+		__entry->qpn = qpn;
+		__entry->event = event;
+		__entry->window = window;
+	),
+	TP_printk("qpn=%u event=%s rate=%llu window=%u round_trip=%llu", __entry->qpn,
+		  __print_symbolic(__entry->event, { 0, "ACK" }, { 1, "CNP" }, { 2, "loss" },
+				   { 3, "timeout" }),
+		  __entry->rate, __entry->window, __entry->round_trip)
 );
 
 #endif /* ROX_TRACE_H */

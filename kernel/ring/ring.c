@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared rings: their memory and where they lie in it.
+ * Shared rings: memory and layout.
  */
 #include <linux/align.h>
 #include <linux/log2.h>
@@ -20,7 +20,7 @@
 int rox_ring_mem_alloc(struct rox_ring_mem *mem, size_t size)
 {
 	size = PAGE_ALIGN(size);
-	/* What cannot succeed is not tried: no OOM killer for a program's big number. */
+	/* Do not try sizes that cannot succeed: a program chooses the size. */
 	if (!size || size >> PAGE_SHIFT > totalram_pages() / 2)
 		return -ENOMEM;
 	mem->base = __vmalloc(size, ROX_GFP_USER | __GFP_ZERO);
@@ -31,8 +31,10 @@ int rox_ring_mem_alloc(struct rox_ring_mem *mem, size_t size)
 }
 
 /**
- * rox_ring_mem_free() - frees what rox_ring_mem_alloc() has allocated
+ * rox_ring_mem_free() - frees the memory of rox_ring_mem_alloc()
  * @mem: memory; may be empty
+ *
+ * May sleep.
  */
 void rox_ring_mem_free(struct rox_ring_mem *mem)
 {
@@ -44,10 +46,10 @@ void rox_ring_mem_free(struct rox_ring_mem *mem)
 /**
  * rox_ring_mem_map() - maps the memory into a process
  * @mem: memory
- * @vma: an area of its size that is being mapped, shared
+ * @vma: a shared area of at most the size of the memory, in mmap()
  *
- * The pages live as long as the mapping, or until rox_ring_mem_free() if that is later.
- * Return: 0, -EINVAL if the area is larger, -ENOMEM.
+ * A page is freed when both the mapping and @mem have released it. May sleep.
+ * Return: 0, -EINVAL if the area is larger than the memory, -ENOMEM.
  */
 int rox_ring_mem_map(const struct rox_ring_mem *mem, struct vm_area_struct *vma)
 {
@@ -63,18 +65,22 @@ int rox_ring_mem_map(const struct rox_ring_mem *mem, struct vm_area_struct *vma)
 			return err;
 		page += PAGE_SIZE;
 	}
-	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP);
+	/*
+	 * A child process must not inherit the mapping: parent and child would write the same
+	 * entries.
+	 */
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
 	return 0;
 }
 
 /**
- * rox_ring_layout_add() - finds a place for one more ring
- * @layout: what is there already; grows
- * @entries: at least so many; 0 for a ring that only has its indices
+ * rox_ring_layout_add() - adds a ring to a layout
+ * @layout: the layout of the rings that were added before; updated
+ * @entries: number of entries, rounded up to a power of two; 0 for a ring with indices only
  * @stride: bytes from entry to entry
  * @desc: filled
  *
- * Indices and entries begin at cache lines of their own.
+ * The indices begin at a cache line of their own, and so do the entries. Any context.
  * Return: 0, or -EINVAL if the ring does not fit in 32-bit offsets.
  */
 int rox_ring_layout_add(struct rox_ring_layout *layout, u32 entries, u32 stride,
@@ -100,10 +106,12 @@ int rox_ring_layout_add(struct rox_ring_layout *layout, u32 entries, u32 stride,
 }
 
 /**
- * rox_ring_init() - the kernel's end of an empty ring
+ * rox_ring_init() - initialises the kernel's end of an empty ring
  * @ring: filled
- * @mem: memory, zeroed where the ring lies
- * @desc: where it lies
+ * @mem: memory of the ring, zeroed
+ * @desc: position of the ring in @mem
+ *
+ * Any context.
  */
 void rox_ring_init(struct rox_ring *ring, const struct rox_ring_mem *mem,
 		   const struct rox_ring_desc *desc)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Shared rings: memory that the kernel and one process (or the kernel alone)
- * map. Layout in <rdma/rox-abi.h>. Nothing read from a ring is trusted: an
- * entry is copied once, with the index checked, and validated by its user.
+ * Shared rings: memory that the kernel shares with one process, or uses alone. The layout is in
+ * <rdma/rox-abi.h>. The kernel does not trust what it reads from a ring: it checks the index,
+ * copies an entry once, and validates the copy.
  */
 #ifndef ROX_RING_H
 #define ROX_RING_H
@@ -16,14 +16,14 @@
 struct vm_area_struct;
 
 /*
- * For what a process asks for: charged to its cgroup, and at the cgroup's limit it gets
- * ENOMEM instead of the OOM killer.
+ * GFP flags of allocations that a process causes: they are charged to its cgroup, and fail at the
+ * cgroup's limit without the OOM killer.
  */
 #define ROX_GFP_USER (GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /**
  * struct rox_ring_mem - vmalloc() memory that holds one or more rings
- * @base: kernel address, page aligned, zeroed at first
+ * @base: kernel address, page aligned; the memory is zeroed when allocated
  * @size: bytes, a multiple of the page size
  */
 struct rox_ring_mem {
@@ -37,10 +37,11 @@ struct rox_ring_mem {
  * @base: entry 0
  * @entries: a power of two; 0 means that there is no ring
  * @stride: bytes from entry to entry
- * @index: the kernel's own index, the truth of which the shared one is a copy:
- *	the consumer index for SQ, RQ and SRQ, the producer index for a CQ
+ * @index: the kernel's own index: the consumer index for SQ, RQ and SRQ, the producer index
+ *	for a CQ. The shared index is only a copy of it
  *
- * Not locked: the owner's lock protects it.
+ * The lock of the ring's owner protects it. @index is written with WRITE_ONCE() for readers
+ * without the lock.
  */
 struct rox_ring {
 	struct rox_ring_ctrl *ctrl;
@@ -54,14 +55,14 @@ int rox_ring_mem_alloc(struct rox_ring_mem *mem, size_t size);
 void rox_ring_mem_free(struct rox_ring_mem *mem);
 int rox_ring_mem_map(const struct rox_ring_mem *mem, struct vm_area_struct *vma);
 
-/* Where rings lie in one mapping; adding them one after the other gives its size. */
+/* The layout of rings in one mapping: @size is the size with all rings that were added. */
 struct rox_ring_layout {
 	size_t size;
 };
 
 /*
- * -EINVAL if the ring does not fit in 32-bit offsets. @entries is rounded up to a
- * power of two.
+ * Adds a ring to the layout. @entries is rounded up to a power of two. Any context.
+ * Return: 0, or -EINVAL if the ring does not fit in 32-bit offsets.
  */
 int rox_ring_layout_add(struct rox_ring_layout *layout, u32 entries, u32 stride,
 			struct rox_ring_desc *desc);
@@ -74,10 +75,10 @@ static inline void *rox_ring_entry(const struct rox_ring *ring, u32 index)
 }
 
 /**
- * rox_ring_pending() - entries that the program has added and the kernel not yet taken
+ * rox_ring_pending() - number of entries that the kernel has not consumed yet
  * @ring: a ring that the kernel consumes
  *
- * Return: the number, or -EPROTO if the program's index cannot be right.
+ * Return: the number, or -EPROTO if the producer index is invalid.
  */
 static inline int rox_ring_pending(const struct rox_ring *ring)
 {
@@ -85,54 +86,63 @@ static inline int rox_ring_pending(const struct rox_ring *ring)
 
 	if (!ring->entries)
 		return 0;
-	/* The entries are read after the index that covers them. */
+	/* Pairs with the producer's release: read the index before the entries. */
 	n = smp_load_acquire(&ring->ctrl->producer) - ring->index;
 	return n <= ring->entries ? (int)n : -EPROTO;
 }
 
-/* Copies @len bytes of the entry @ahead places after the next one; @len is at most the stride. */
+/* Return: the oldest entry that the kernel has not consumed yet. */
+static inline const void *rox_ring_next(const struct rox_ring *ring)
+{
+	return rox_ring_entry(ring, ring->index);
+}
+
+/*
+ * Copies @len bytes, at @offset, of the entry that is @ahead places after the next one. @offset +
+ * @len is at most the stride.
+ */
 static inline void rox_ring_copy(const struct rox_ring *ring, u32 ahead, u32 offset,
 				 void *dst, size_t len)
 {
 	memcpy(dst, rox_ring_entry(ring, ring->index + ahead) + offset, len);
-	/* The copy is what counts: keep the compiler from reading the ring again. */
+	/* Keep the compiler from reading the ring again instead of the copy. */
 	barrier();
 }
 
-/* The kernel has taken @n entries; the program may reuse them. */
+/* Consumes @n entries. The program may reuse them. */
 static inline void rox_ring_consume(struct rox_ring *ring, u32 n)
 {
-	ring->index += n;
-	/* The entries have been read before they may be written again. */
+	WRITE_ONCE(ring->index, ring->index + n);
+	/* All reads of the entries come before the index that frees them. */
 	smp_store_release(&ring->ctrl->consumer, ring->index);
 }
 
 /**
- * rox_ring_space() - entries that the kernel may add
+ * rox_ring_space() - number of entries that the kernel may add
  * @ring: a ring that the kernel produces (a CQ)
  *
- * Return: the number, 0 if full, or -EPROTO if the program's index cannot be right.
+ * Return: the number, 0 if full, or -EPROTO if the consumer index is invalid.
  */
 static inline int rox_ring_space(const struct rox_ring *ring)
 {
 	u32 used;
 
-	/* The program has read an entry before it is written again. */
+	/* Pairs with the program's release: it has read the entries before we write them. */
 	used = ring->index - smp_load_acquire(&ring->ctrl->consumer);
 	return used <= ring->entries ? (int)(ring->entries - used) : -EPROTO;
 }
 
-/* The kernel has written @n entries at its index; publish them. */
+/* Publishes @n entries that the kernel has written at its index. */
 static inline void rox_ring_produce(struct rox_ring *ring, u32 n)
 {
-	ring->index += n;
-	/* The entries are written before the index that covers them. */
+	WRITE_ONCE(ring->index, ring->index + n);
+	/* The writes of the entries come before the index. */
 	smp_store_release(&ring->ctrl->producer, ring->index);
 }
 
 /**
- * rox_ring_free_entry() - where the next entry of a ring goes that the kernel fills as well
- * @ring: SQ, RQ or SRQ of a kernel user; the caller holds the lock of those who post
+ * rox_ring_free_entry() - the place of the next entry of a ring that a kernel user fills
+ * @ring: SQ, RQ or SRQ of a kernel user; the caller holds the lock for posting
  *
  * Return: the entry, or NULL if the ring is full.
  */
@@ -140,13 +150,13 @@ static inline void *rox_ring_free_entry(const struct rox_ring *ring)
 {
 	u32 producer = READ_ONCE(ring->ctrl->producer);
 
-	/* What the consumer had in the entry has been read. */
+	/* Pairs with the release in rox_ring_consume(): the entry has been read. */
 	if (producer - smp_load_acquire(&ring->ctrl->consumer) >= ring->entries)
 		return NULL;
 	return rox_ring_entry(ring, producer);
 }
 
-/* The entry of rox_ring_free_entry() is complete: the consumer may take it. */
+/* Publishes the entry of rox_ring_free_entry(), which the caller has filled. */
 static inline void rox_ring_publish(struct rox_ring *ring)
 {
 	/* Pairs with the acquire in rox_ring_pending(). */

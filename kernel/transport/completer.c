@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Completer: what the responder says about our requests. IBTA volume 1,
- * 9.7.5.2 (AETH), 9.7.6 (requester's view of acknowledges), 9.9.2 (errors).
+ * Completer: processes ACKs, NAKs and responses. IBTA volume 1, 9.7.5.2 (AETH), 9.7.6
+ * (requester's view of acknowledges), 9.9.2 (errors).
  */
 #include "internal.h"
+
+/* A fatal NAK waits at least so long for responses that it has overtaken. */
+#define ROX_REFUSED_NS	(100 * NSEC_PER_MSEC)
 
 static struct rox_swqe *rox_tail_wqe(struct rox_qp *qp)
 {
 	return qp->send.tail == qp->sq.index ? NULL : rox_swqe_at(qp, qp->send.tail);
 }
 
-/* The peer has executed it, even if it could not have been sent to him again. */
+/*
+ * Completes the oldest WQE with success, because the peer has executed it. A local error of a
+ * retransmission does not count.
+ */
 static void rox_tail_done(struct rox_qp *qp)
 {
 	struct rox_swqe *wqe = rox_tail_wqe(qp);
@@ -21,8 +27,8 @@ static void rox_tail_done(struct rox_qp *qp)
 }
 
 /*
- * The oldest unacknowledged PSN moves to @una. Where packets are being sent a
- * second time and turn out to have arrived the first time, sending skips them.
+ * Moves the oldest unacknowledged PSN to @una. If packets before @una are being retransmitted,
+ * sending continues at @una.
  */
 static void rox_acked_to(struct rox_qp *qp, u32 una)
 {
@@ -53,27 +59,60 @@ static void rox_acked_to(struct rox_qp *qp, u32 una)
 }
 
 /*
- * Everything up to and with @psn has been executed. SENDs and WRITEs are
- * complete; a READ or ATOMIC needs its response.
- * Return: false if one is missing: its response was lost.
+ * Where packets are repeated, recovery looks at each message that is acknowledged. Else it is told
+ * of all messages of an ACK at once.
+ */
+static bool rox_acks_one_by_one(const struct rox_qp *qp)
+{
+	return qp->send.psn != qp->send.max_psn || rox_recovery_is_busy(qp);
+}
+
+/*
+ * Return: index after the SENDs and WRITEs, from @index on, that end before PSN @next. The first of
+ * them begins at @una, which becomes the PSN after the last.
+ */
+static u32 rox_acked_messages(const struct rox_qp *qp, u32 index, u32 next, u32 *una)
+{
+	const struct rox_swqe *wqe;
+	u32 end;
+
+	for (; index != qp->sq.index && *una != next; index++) {
+		wqe = rox_swqe_at(qp, index);
+		end = rox_psn_add(wqe->first_psn, wqe->npkts);
+		if (rox_wqe_is_answered(wqe) || rox_psn_diff(next, end) < 0)
+			break;
+		*una = end;
+	}
+	return index;
+}
+
+/*
+ * The peer has executed all requests up to and including @psn. SENDs and WRITEs complete. A READ
+ * or ATOMIC completes only with its response.
+ * Return: false if such a response is missing, because it was lost.
  */
 static bool rox_ack_through(struct rox_qp *qp, u32 psn)
 {
 	struct rox_send *send = &qp->send;
+	u32 next = rox_psn_add(psn, 1), end, stop;
 	struct rox_swqe *wqe;
-	u32 next = rox_psn_add(psn, 1);
 
 	while ((wqe = rox_tail_wqe(qp)) && rox_psn_diff(psn, send->una) >= 0) {
-		u32 end = rox_psn_add(wqe->first_psn, wqe->npkts);
-
+		end = rox_psn_add(wqe->first_psn, wqe->npkts);
+		stop = send->tail + 1;
 		if (rox_wqe_is_answered(wqe))
 			return false;
 		if (rox_psn_diff(next, end) < 0) {
 			rox_acked_to(qp, next);
 			return true;
 		}
+		if (end != next && !rox_acks_one_by_one(qp))
+			stop = rox_acked_messages(qp, stop, next, &end);
 		rox_acked_to(qp, end);
-		rox_tail_done(qp);
+		/* A message takes the local operations behind it with it. */
+		do
+			rox_tail_done(qp);
+		while ((s32)(stop - send->tail) > 0);
 	}
 	return true;
 }
@@ -98,10 +137,66 @@ static void rox_fail_tail(struct rox_qp *qp, enum ib_wc_status status)
 	rox_retire_failed(qp);
 }
 
+/* Return: the WQE that the outstanding PSN @psn belongs to. */
+static struct rox_swqe *rox_owner_of(struct rox_qp *qp, u32 psn)
+{
+	struct rox_swqe *wqe;
+	u32 i;
+
+	for (i = qp->send.tail; i != qp->sq.index; i++) {
+		wqe = rox_swqe_at(qp, i);
+		if (rox_psn_diff(psn, rox_psn_add(wqe->first_psn, wqe->npkts)) < 0)
+			return wqe;
+	}
+	return rox_tail_wqe(qp);
+}
+
 /*
- * @psn came although an older response is missing: ask again. Answers that were
- * already on their way are behind the gap in ascending order; one that goes back
- * shows that the repeated request lost its response, too.
+ * A fatal NAK is for the WQE with its PSN. If a READ or ATOMIC before that WQE still lacks its
+ * response, that was lost. The responder is in ERR (IBTA 9.9.3) and answers no repeated request.
+ * All WQEs before the failed one are therefore flushed, unless they have an error of their own.
+ */
+void rox_comp_refused(struct rox_qp *qp)
+{
+	struct rox_swqe *owner = rox_owner_of(qp, qp->send.refused_psn), *wqe = rox_tail_wqe(qp);
+
+	/* The peer has answered the request after all. */
+	if (!owner) {
+		rox_timer_clear(qp);
+		return;
+	}
+	owner->status = qp->send.refused;
+	rox_send_iter_end(qp);
+	for (; wqe != owner; wqe = rox_tail_wqe(qp)) {
+		wqe->status = wqe->status ?: IB_WC_WR_FLUSH_ERR;
+		rox_retire_tail(qp);
+	}
+	rox_retire_failed(qp);
+}
+
+/*
+ * A fatal NAK. The network may have let it overtake responses to older requests, for which it waits
+ * longer than queues of hosts and networks usually keep packets.
+ */
+static void rox_comp_refuse(struct rox_qp *qp, u32 psn, enum ib_wc_status status)
+{
+	struct rox_send *send = &qp->send;
+
+	if (!rox_tail_wqe(qp) || send->waits == ROX_WAIT_REFUSED)
+		return;
+	send->refused = status;
+	send->refused_psn = psn;
+	if (rox_owner_of(qp, psn) == rox_tail_wqe(qp))
+		rox_comp_refused(qp);
+	else
+		rox_timer_set(qp, ROX_WAIT_REFUSED,
+			      ktime_get_ns() + max(send->recovery.round_trip, ROX_REFUSED_NS));
+}
+
+/*
+ * An ACK, NAK or response with @psn arrived, but an older response is missing: request that
+ * again. Packets that were on their way already arrive in ascending order. If @psn does not
+ * ascend, the repeated request has lost its response, too.
  */
 static void rox_implied_nak(struct rox_qp *qp, u32 psn)
 {
@@ -118,8 +213,11 @@ static void rox_implied_nak(struct rox_qp *qp, u32 psn)
 
 static void rox_comp_nak(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
-	if (rox_psn_diff(pkt->bth.psn, qp->send.una) > 0)
-		rox_ack_through(qp, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK));
+	u32 psn = pkt->bth.psn;
+
+	/* If a response before @psn is missing, retransmission begins with it. */
+	if (rox_psn_diff(psn, qp->send.una) > 0)
+		rox_ack_through(qp, rox_psn_add(psn, ROX_PSN_MASK));
 	switch (pkt->ext.aeth.syndrome & ROX_AETH_VALUE) {
 	case ROX_NAK_PSN_SEQ:
 		rox_qp_count(qp, ROX_CNT_PACKET_SEQ_ERR);
@@ -127,17 +225,17 @@ static void rox_comp_nak(struct rox_qp *qp, const struct rox_pkt *pkt)
 		break;
 	case ROX_NAK_INV_REQ:
 		rox_qp_count(qp, ROX_CNT_REQ_REM_INV_REQ);
-		rox_fail_tail(qp, IB_WC_REM_INV_REQ_ERR);
+		rox_comp_refuse(qp, psn, IB_WC_REM_INV_REQ_ERR);
 		break;
 	case ROX_NAK_REM_ACCESS:
 		rox_qp_count(qp, ROX_CNT_REQ_REM_ACCESS);
-		rox_fail_tail(qp, IB_WC_REM_ACCESS_ERR);
+		rox_comp_refuse(qp, psn, IB_WC_REM_ACCESS_ERR);
 		break;
 	case ROX_NAK_REM_OP:
-		rox_fail_tail(qp, IB_WC_REM_OP_ERR);
+		rox_comp_refuse(qp, psn, IB_WC_REM_OP_ERR);
 		break;
 	case ROX_NAK_INV_RD:
-		rox_fail_tail(qp, IB_WC_REM_INV_RD_REQ_ERR);
+		rox_comp_refuse(qp, psn, IB_WC_REM_INV_RD_REQ_ERR);
 		break;
 	default:
 		rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
@@ -157,9 +255,10 @@ static void rox_comp_ack(struct rox_qp *qp, const struct rox_pkt *pkt)
 		break;
 	case ROX_AETH_RNR:
 		rox_qp_count(qp, ROX_CNT_RNR_NAK_RETRY_ERR);
-		if (rox_psn_diff(pkt->bth.psn, qp->send.una) > 0)
-			rox_ack_through(qp, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK));
-		if (!qp->send.waiting_rnr)
+		if (rox_psn_diff(pkt->bth.psn, qp->send.una) > 0 &&
+		    !rox_ack_through(qp, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK)))
+			rox_implied_nak(qp, pkt->bth.psn);
+		else if (!rox_send_pauses(qp))
 			rox_retry_rnr(qp, syndrome & ROX_AETH_VALUE);
 		break;
 	case ROX_AETH_NAK:
@@ -172,8 +271,8 @@ static void rox_comp_ack(struct rox_qp *qp, const struct rox_pkt *pkt)
 }
 
 /*
- * A response with data is the answer to the oldest WQE, or later ones got lost
- * on the way. Return: that WQE, if @pkt has the PSN that it waits for.
+ * A response belongs to the oldest WQE, unless older responses were lost.
+ * Return: that WQE if @pkt has the PSN that it waits for, else NULL.
  */
 static struct rox_swqe *rox_comp_expect(struct rox_qp *qp, const struct rox_pkt *pkt,
 					bool (*is_kind)(const struct rox_swqe *))
@@ -181,7 +280,7 @@ static struct rox_swqe *rox_comp_expect(struct rox_qp *qp, const struct rox_pkt 
 	struct rox_send *send = &qp->send;
 	struct rox_swqe *wqe;
 
-	/* It acknowledges all requests before it. */
+	/* The response acknowledges all requests before it. */
 	if (rox_psn_diff(pkt->bth.psn, send->una) > 0 &&
 	    !rox_ack_through(qp, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK))) {
 		rox_implied_nak(qp, pkt->bth.psn);
@@ -197,7 +296,7 @@ static struct rox_swqe *rox_comp_expect(struct rox_qp *qp, const struct rox_pkt 
 	return wqe;
 }
 
-/* A READ piece or an ATOMIC is answered, if it was asked for in this pass. */
+/* Counts the response to a READ piece or ATOMIC, if it was requested since the last go-back. */
 static void rox_rd_atomic_done(struct rox_qp *qp, u32 psn)
 {
 	struct rox_send *send = &qp->send;
@@ -206,7 +305,7 @@ static void rox_rd_atomic_done(struct rox_qp *qp, u32 psn)
 		send->rd_atomic--;
 }
 
-/* The answer to an ATOMIC WRITE is that to a READ of nothing (IBTA A19.4). */
+/* The response to an ATOMIC WRITE is that to a READ of length 0 (IBTA A19.4). */
 static noinline void rox_comp_atomic_write(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	const u8 only = ROX_OP_FIRST | ROX_OP_LAST;
@@ -228,13 +327,15 @@ static bool rox_wqe_is_read_or_write(const struct rox_swqe *wqe)
 }
 
 /*
- * A response has nowhere to go. If it is for want of a page that was there when the
- * request was sent, it is asked for again, and the page before it.
+ * The data of a response cannot be stored. If a page on demand was invalidated since the request,
+ * go back: the request is repeated after its pages were fetched.
  */
 static void rox_comp_no_place(struct rox_qp *qp, const struct rox_pkt *pkt, int err)
 {
 	rox_send_iter_end(qp);
-	/* The responder could not read what it wanted to send: as if nothing had come. */
+	/*
+	 * Loopback: the responder's memory was not readable. The response is ignored, as if lost.
+	 */
 	if (rox_pkt_unread(pkt))
 		return;
 	if (err == -EAGAIN)
@@ -244,8 +345,9 @@ static void rox_comp_no_place(struct rox_qp *qp, const struct rox_pkt *pkt, int 
 }
 
 /*
- * Can its opcode be there? @begins, @ends: is it at the beginning, at the end of a piece that was
- * asked for? A FIRST may be anywhere: the rest of a piece may have been asked for again.
+ * Does the opcode fit the position? @begins, @ends: the packet is the first, the last of a
+ * requested piece. A FIRST is valid anywhere, because the rest of a piece may have been requested
+ * again.
  */
 static bool rox_read_opcode_ok(const struct rox_pkt *pkt, bool begins, bool ends)
 {
@@ -269,9 +371,11 @@ static void rox_comp_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	if (pkt->info->ext & ROX_EXT_AETH)
 		rox_credits(qp, pkt);
+	if (unlikely(READ_ONCE(qp->ep.marked)))
+		qp->send.cc.read_marked = true;
 	pos = (psn - wqe->first_psn) & ROX_PSN_MASK;
 	offset = pos * qp->mtu;
-	/* A power of two, as the MTU is one. */
+	/* The number of packets of a piece is a power of two, as the MTU is. */
 	in_piece = rox_read_chunk_pkts(qp) - 1;
 	ends = pos + pkt->npkts == wqe->npkts || !((pos + pkt->npkts) & in_piece);
 	if (pkt->npkts > wqe->npkts - pos || !rox_read_opcode_ok(pkt, !(pos & in_piece), ends)) {
@@ -328,13 +432,14 @@ void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_send *send = &qp->send;
 
+	rox_side_moved(&send->side, pkt->payload_len);
 	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn,
 			    pkt->npkts, pkt->payload_len);
-	/* Answers to what was answered before, or to what was never sent. */
+	/* Ignore packets for what was never sent, or if nothing is outstanding. */
 	if (rox_psn_diff(pkt->bth.psn, send->max_psn) >= 0 || !rox_tail_wqe(qp))
 		return;
 	if (rox_psn_diff(pkt->bth.psn, send->una) < 0) {
-		/* The newest one may bring credits, repeated by the responder (IBTA 9.7.7.2.4). */
+		/* The responder repeats the newest ACK to grant credits (IBTA 9.7.7.2.4). */
 		if (pkt->info->kind == ROX_KIND_ACK &&
 		    (pkt->ext.aeth.syndrome & ROX_AETH_KIND) == ROX_AETH_ACK &&
 		    rox_psn_add(pkt->bth.psn, 1) == send->una)
@@ -356,6 +461,28 @@ void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
 		break;
 	}
+	if (unlikely(send->waits == ROX_WAIT_REFUSED) && rox_can_send(qp) &&
+	    rox_owner_of(qp, send->refused_psn) == rox_tail_wqe(qp))
+		rox_comp_refused(qp);
+}
+
+/* Joins the packets of the frame that continue @pkt, if it is the expected response to a READ. */
+static inline void rox_comp_join(struct rox_qp *qp, struct rox_rx *rx, struct rox_pkt *pkt)
+{
+	u32 chunk = rox_read_chunk_pkts(qp), pos;
+	struct rox_swqe *wqe;
+
+	if (pkt->info->kind != ROX_KIND_READ_RESP || pkt->info->ext ||
+	    pkt->bth.psn != qp->send.una)
+		return;
+	wqe = rox_tail_wqe(qp);
+	if (!wqe || !rox_wqe_is_read(wqe))
+		return;
+	pos = (pkt->bth.psn - wqe->first_psn) & ROX_PSN_MASK;
+	/* A piece ends with another opcode. */
+	if (pos < wqe->npkts)
+		rox_rx_join(rx, pkt, min(wqe->length - pos * qp->mtu,
+					 (chunk - pos % chunk) * qp->mtu));
 }
 
 void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb)
@@ -364,7 +491,9 @@ void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb)
 	struct rox_pkt pkt;
 
 	rox_rx_begin(&rx, skb);
-	/* A completion with an error stops the QP. */
-	while (rox_can_send(qp) && rox_rx_next(&rx, &pkt))
+	/* Stops when a completion with an error moves the QP to ERR. */
+	while (rox_can_send(qp) && rox_rx_next(&rx, &pkt)) {
+		rox_comp_join(qp, &rx, &pkt);
 		rox_comp_packet(qp, &pkt);
+	}
 }

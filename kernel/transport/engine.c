@@ -1,76 +1,96 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The engine that stays awake: rings the doorbells of busy send queues in the
- * programs' place, from a CPU that has nothing else to do.
+ * Engines poll busy send queues from an idle CPU.
  *
- * A doorbell is a system call, and sends on the program's own CPU. When they come
- * so fast that a CPU which looks at the producer indices would hardly ever wait, or
- * take most of the program's time, a worker does that: it runs a send side each time
- * its index has moved, as the doorbell would have, and while it does so
- * ROX_RING_NEED_WAKEUP is not set. What is posted meanwhile goes out together.
+ * A doorbell is a system call and sends on the program's own CPU. When doorbells are frequent or
+ * slow, a thread polls the producer indices instead. Each time an index has moved, it runs the
+ * send side, as the doorbell would. While it polls, ROX_RING_NEED_WAKEUP is not set. WQEs that
+ * are posted during a run are sent together.
  *
- * Each CPU has an engine for the queues whose doorbells are rung there: what one
- * CPU posts, another one can send. So the queues that a thread takes turns with
- * have one engine, and threads on several CPUs do not wait for each other's.
+ * A context has an engine for each CPU on which its doorbells are rung. The engine usually runs on
+ * another CPU. So the queues of one thread share an engine, and threads on several CPUs do not
+ * wait for each other's queues.
  *
- * No post is lost, because there is always somebody who will look at the index:
+ * The thread works for the program and at its cost: it has the cgroups, the CPUs and the nice value
+ * of the task that rang last. It can be preempted, and goes when another task waits for its CPU.
+ * After ROX_ENGINE_HOME without work it is in the root cgroup, so that it does not keep a cgroup
+ * that the program has left. It ends with the context.
  *
- * - The flag is only written by the context that has the side (rox_send_sleep(),
- *   rox_ring_reset()), so those writes are in order. It is cleared for the engine
- *   only by a run that saw @watched.
- * - While @watched is set, the engine compares the index with what it was before
- *   its last run began, again and again. A program that found the flag cleared had
- *   published before it looked, so the engine finds the index moved.
- * - At its end the engine clears @watched and then announces one more run, which
- *   it carries out itself or leaves to whoever has the side, and more if need be.
- *   The bit that announces it comes after @watched, with a full barrier between on
- *   both ends: that run does not see @watched any more, sets the flag and looks at
- *   the index after it.
- * - In a state other than RTS runs pay no heed to @watched.
+ * No post is lost, because somebody always looks at the index:
+ *
+ * - Only the context that has the lock of the side writes the flag (rox_send_sleep(),
+ *   rox_ring_reset()), so these writes are in order. Only a run that sees @watched clears the
+ *   flag for the engine.
+ * - While @watched is set, the engine compares the index again and again with its value before
+ *   the last run. A program that finds the flag cleared has published its WQE before, so the
+ *   engine finds the index moved.
+ * - At the end the engine clears @watched and then sets a pending bit for one more run. It runs
+ *   the side itself, or leaves that to the context that has the lock. A full barrier on both ends
+ *   orders @watched before the pending bit. So that run sees @watched cleared, sets the flag and
+ *   then reads the index.
+ * - In states other than RTS, runs ignore @watched.
  */
+#include <linux/cgroup.h>
+#include <linux/kthread.h>
 #include <linux/llist.h>
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/sched/stat.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
 #include "internal.h"
 
-/* Whatever is asked for, an idle CPU is not kept longer than this for nothing. */
+/* Longest time to poll in vain, whatever spin_us says. */
 #define ROX_SPIN_MAX_US 1000U
-/* It waits as long as spin_us says, or so many times as long as its last turn has taken. */
+/* The engine polls in vain for spin_us, or this many times the duration of its last turn. */
 #define ROX_WAITS_FOR_A_TURN 4ULL
-/* Looks at the indices for each look at the clock. */
+/* Polls of the indices for each reading of the clock. */
 #define ROX_SPIN_LOOKS 8
-/* Without a call of the scheduler; RCU, for one, waits for that. */
+/* Longest time without calling the scheduler where kernel code is not preempted. */
 #define ROX_STINT_NS (2 * NSEC_PER_MSEC)
-/* After it was started in vain: no CPU was idle. Twice as long each time, so often at most. */
+/*
+ * Delay before the next start after a start in vain, when no CPU was idle. It doubles each time,
+ * up to ROX_ENGINE_RESTS times.
+ */
 #define ROX_ENGINE_REST max(HZ / 50, 1)
 #define ROX_ENGINE_RESTS 4U
-/* Queues that it looks at in turn: the more, the longer a post waits. */
+/* Maximum number of queues of an engine. More queues delay each post more. */
 #define ROX_ENGINE_QUEUES 64
-/* One of so many doorbells is timed. */
+/* One of this many doorbells is timed. */
 #define ROX_RINGS_TIMED 8
-/* Fewer in a jiffy are no reason for an engine, however long they take. */
+/* With fewer doorbells in a jiffy no engine starts, however long they take. */
 #define ROX_RINGS_LEAST 4
 
+/* Time without work before the thread goes to the root cgroup. */
+#define ROX_ENGINE_HOME HZ
+
 /**
- * struct rox_engine - watches busy send queues
- * @work: does, while it runs
- * @lock: protects @watches and @count; held while it watches
+ * struct rox_engine - polls busy send queues
+ * @of: the engines of the context
+ * @make_lock: held to make @task
+ * @task: the thread, or NULL if none was needed yet
+ * @owner: the task for which it works: a reference. Only the thread changes it
+ * @next_owner: the task that has rung last, if that is another one or has moved: a reference
+ * @lock: protects @watches and @count; taken for a stint
  * @watches: struct rox_watch of the queues
- * @count: how many
- * @joining: those that are to be watched as well
- * @leaving: QPs that are being destroyed and wait for @lock
- * @awake: @work runs
- * @end: of its stint, in ktime ns
+ * @count: number of queues
+ * @joining: queues that join
+ * @leaving: number of QPs that are being destroyed and wait for @lock
+ * @awake: the thread polls
+ * @end: end of the stint, in ktime ns
  * @rings: doorbells on this CPU in the jiffy @since
  * @since: see @rings
- * @ring_ns: what the last one took that was timed
- * @rest: when @work may be started next, in jiffies
- * @vain: starts in vain, one after the other
+ * @ring_ns: duration of the last doorbell that was timed
+ * @rest: earliest time of the next start, in jiffies
+ * @vain: number of starts in vain in a row
  */
 struct rox_engine {
-	struct work_struct work;
+	struct rox_engines *of;
+	struct mutex make_lock;	/* @task */
+	struct task_struct *task;
+	struct task_struct *owner;
+	struct task_struct *next_owner;
 	struct mutex lock;	/* @watches, @count */
 	struct list_head watches;
 	unsigned int count;
@@ -85,21 +105,35 @@ struct rox_engine {
 	unsigned int vain;
 };
 
-static DEFINE_PER_CPU(struct rox_engine, rox_engines);
-
-static struct workqueue_struct *rox_engine_wq;
+/**
+ * struct rox_engines - the engines of a context
+ * @dev: its device
+ * @cpu: those for the CPUs on which doorbells are rung
+ */
+struct rox_engines {
+	struct rox_dev *dev;
+	struct rox_engine __percpu *cpu;
+};
 
 static unsigned int spin_us = 50;
 module_param(spin_us, uint, 0644);
-MODULE_PARM_DESC(spin_us, "Watch busy send queues from an idle CPU until nothing has come for so many microseconds, longer where sending is slow (default: 50, at most 1000; 0: never)");
+MODULE_PARM_DESC(spin_us, "Watch busy send queues from an idle CPU until nothing has come for so many microseconds, longer where sending is slow (default: 50, at most 1000; 0: never). A device's attribute of this name overrides it");
 
-static u32 rox_spin_us(void)
+/* ---- how long to wait ---- */
+
+u32 rox_spin_us(const struct rox_dev *dev)
 {
-	/* Preemption stays disabled meanwhile. */
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		return 0;
-	return min(READ_ONCE(spin_us), ROX_SPIN_MAX_US);
+	int own = READ_ONCE(dev->spin_us);
+
+	return min(own < 0 ? READ_ONCE(spin_us) : (unsigned int)own, ROX_SPIN_MAX_US);
 }
+
+static u32 rox_engine_spin_us(const struct rox_engine *engine)
+{
+	return rox_spin_us(engine->of->dev);
+}
+
+/* ---- watching a queue ---- */
 
 static struct rox_qp *rox_watch_qp(const struct rox_watch *watch)
 {
@@ -107,32 +141,33 @@ static struct rox_qp *rox_watch_qp(const struct rox_watch *watch)
 }
 
 /*
- * May the engine keep the CPU? Not if anybody else could use it: the first that
- * waits for this CPU ends it, whatever the priorities.
+ * May the engine keep the CPU? Not if another task could use it: the first task that waits for
+ * this CPU ends the stint, whatever its priority.
  */
-static bool rox_engine_may_stay(void)
+static bool rox_engine_may_stay(const struct rox_engine *engine)
 {
-	return rox_spin_us() && single_task_running() && !need_resched();
+	return rox_engine_spin_us(engine) && single_task_running() && !need_resched() &&
+	       !kthread_should_stop();
 }
 
-/* Is it time to call the scheduler, between two of several queues? */
+/* With several queues: must the others wait until the scheduler was called? */
 static bool rox_engine_over(const struct rox_engine *engine)
 {
 	return engine->count > 1 && (need_resched() || ktime_get_ns() >= engine->end);
 }
 
-/* One run of the side. Return: true if there was, or may be, something to do. */
+/* Runs the side once. Return: true if there was, or may be, something to do. */
 static bool rox_watch_turn(struct rox_watch *watch)
 {
 	struct rox_qp *qp = rox_watch_qp(watch);
 	u32 producer, seen;
 
-	/* Before the run: what comes during it may come too late for it. */
+	/* Read before the run, which may miss WQEs that are posted during it. */
 	seen = READ_ONCE(qp->sq.ctrl->producer);
 	rox_side_announce(&qp->send.side, ROX_WORK_RUN);
 	watch->more = rox_side_turn(&qp->send.side);
 	if (!watch->more) {
-		/* Most often it was not too late; then the next run is for what comes now. */
+		/* Usually the run got those WQEs, too. Then the next run is for later ones. */
 		producer = READ_ONCE(qp->sq.ctrl->producer);
 		if (producer == READ_ONCE(qp->sq.index))
 			seen = producer;
@@ -151,16 +186,16 @@ static void rox_watch_begin(struct rox_watch *watch)
 	rox_watch_turn(watch);
 }
 
-/* From now on the doorbell is to be rung. */
+/* Stops polling a queue; the program rings the doorbell. */
 static void rox_watch_end(struct rox_watch *watch)
 {
 	WRITE_ONCE(watch->watched, false);
-	/* Before the bit that announces the last turn: see at the top. */
+	/* Before the pending bit for the last run; see the top of the file. */
 	smp_mb();
 	rox_watch_turn(watch);
 }
 
-/* With the lock. The QP may be gone at once. */
+/* Removes a queue. With the lock. The QP may be freed at once. */
 static void rox_watch_forget(struct rox_engine *engine, struct rox_watch *watch)
 {
 	list_del(&watch->entry);
@@ -168,7 +203,7 @@ static void rox_watch_forget(struct rox_engine *engine, struct rox_watch *watch)
 	clear_bit_unlock(0, &watch->joined);
 }
 
-/* Takes in who has joined; they are not watched yet. With the lock. */
+/* Moves the queues that join to @taken, not yet polled. With the lock. */
 static void rox_engine_take(struct rox_engine *engine, struct list_head *taken)
 {
 	struct rox_watch *watch, *next;
@@ -182,7 +217,10 @@ static void rox_engine_take(struct rox_engine *engine, struct list_head *taken)
 	}
 }
 
-/* Whoever is not reached in time rings doorbells in this stint, and may be first in the next. */
+/*
+ * Starts to poll queues. If time runs out, the others use doorbells in this stint; @watches
+ * rotates, so that they may be first in the next one.
+ */
 static void rox_engine_begin(struct rox_engine *engine, struct list_head *watches)
 {
 	struct rox_watch *watch;
@@ -196,7 +234,7 @@ static void rox_engine_begin(struct rox_engine *engine, struct list_head *watche
 	}
 }
 
-/* Those who join while it watches. */
+/* Takes in the queues that join during a stint. */
 static void rox_engine_admit(struct rox_engine *engine)
 {
 	LIST_HEAD(taken);
@@ -206,7 +244,7 @@ static void rox_engine_admit(struct rox_engine *engine)
 	list_splice_tail(&taken, &engine->watches);
 }
 
-/* Looks at each queue once, as far as there is time. Return: true if one had something to do. */
+/* Polls each queue once, while time is left. Return: true if one had work. */
 static bool rox_engine_look(struct rox_engine *engine)
 {
 	struct rox_watch *watch, *next;
@@ -232,10 +270,10 @@ static bool rox_engine_look(struct rox_engine *engine)
 
 /**
  * enum rox_stint - how the engine's time on its CPU ended
- * @ROX_STINT_VAIN: there was none, somebody else wants the CPU
- * @ROX_STINT_IDLE: nothing has come for long enough
- * @ROX_STINT_CUT: somebody else wants the CPU, or a QP is being destroyed
- * @ROX_STINT_WHOLE: it is time to call the scheduler
+ * @ROX_STINT_VAIN: there was none: another task wants the CPU
+ * @ROX_STINT_IDLE: nothing was posted for long enough
+ * @ROX_STINT_CUT: another task wants the CPU, or a QP is being destroyed
+ * @ROX_STINT_WHOLE: it was time to call the scheduler
  */
 enum rox_stint {
 	ROX_STINT_VAIN,
@@ -245,29 +283,29 @@ enum rox_stint {
 };
 
 /*
- * How long, in ns, the engine waits for the next post when one has taken it @took. Where
- * everything is slow (emulated machines, debug kernels) programs are slow as well.
+ * Return: how long, in ns, to poll in vain after a turn of @took ns. On slow machines (emulation,
+ * debug kernels) programs need longer between two posts, too.
  */
-static u64 rox_engine_patience(u64 took)
+static u64 rox_engine_patience(const struct rox_engine *engine, u64 took)
 {
-	return clamp_t(u64, ROX_WAITS_FOR_A_TURN * took, rox_spin_us() * NSEC_PER_USEC,
+	return clamp_t(u64, ROX_WAITS_FOR_A_TURN * took, rox_engine_spin_us(engine) * NSEC_PER_USEC,
 		       ROX_SPIN_MAX_US * NSEC_PER_USEC);
 }
 
 /*
- * With preemption disabled: nobody is to wait for an engine that has been put
- * aside while the program believes that it is watched. Softirqs get in after each
- * turn.
+ * Polls for one stint. While it polls nobody else would send, so it ends the stint as soon as
+ * another task waits for the CPU. Where that task preempts it first, posts wait until it is back,
+ * as they would wait for any thread of the program. Softirqs run after each turn.
  */
 static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 {
 	u64 now = ktime_get_ns();
-	u64 until = now + rox_engine_patience(0);
+	u64 until = now + rox_engine_patience(engine, 0);
 	u64 before;
 	bool found;
 	int looks;
 
-	if (!rox_engine_may_stay())
+	if (!rox_engine_may_stay(engine))
 		return ROX_STINT_VAIN;
 	engine->end = now + ROX_STINT_NS;
 	rox_engine_begin(engine, &engine->watches);
@@ -280,10 +318,10 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 		before = now;
 		now = ktime_get_ns();
 		if (found)
-			until = now + rox_engine_patience(now - before);
+			until = now + rox_engine_patience(engine, now - before);
 		if (now >= engine->end)
 			return ROX_STINT_WHOLE;
-		if (!rox_engine_may_stay() || atomic_read(&engine->leaving))
+		if (!rox_engine_may_stay(engine) || atomic_read(&engine->leaving))
 			return ROX_STINT_CUT;
 		if (now >= until)
 			break;
@@ -294,19 +332,17 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 }
 
 /*
- * A stint that others have ended goes on when they had the CPU; if they still want
- * it then, there is none. What a stint has left is done after it, or in the next, as
- * the side's own worker would do it: the two would only take the CPU from each
- * other. Who had nothing to do in a whole stint is watched no longer.
+ * Polls for one stint, then stops polling all queues. If another task ended the stint, the next
+ * one follows when that task has had the CPU. Work that a stint leaves is done after it or in the
+ * next one, as the side's worker would do it, because the two would only compete for the CPU. A
+ * queue that had no work in a whole stint leaves the engine.
  */
 static enum rox_stint rox_engine_stint(struct rox_engine *engine)
 {
 	struct rox_watch *watch, *next;
 	enum rox_stint ended;
 
-	preempt_disable();
 	ended = rox_engine_watch(engine);
-	preempt_enable();
 	list_for_each_entry_safe(watch, next, &engine->watches, entry) {
 		rox_watch_end(watch);
 		cond_resched();
@@ -319,12 +355,49 @@ static enum rox_stint rox_engine_stint(struct rox_engine *engine)
 	return ended;
 }
 
-static void rox_engine_work(struct work_struct *work)
+/* ---- the thread ---- */
+
+/*
+ * Takes over the cgroups, the CPUs and the nice value of the owner.
+ * Return: 0, or an error: it must not work.
+ */
+static int rox_engine_follow(struct rox_engine *engine)
 {
-	struct rox_engine *engine = container_of(work, struct rox_engine, work);
+	struct task_struct *next = xchg(&engine->next_owner, NULL);
+	cpumask_var_t cpus;
+	int err;
+
+	if (next) {
+		if (engine->owner)
+			put_task_struct(engine->owner);
+		WRITE_ONCE(engine->owner, next);
+	}
+	err = cgroup_attach_task_all(engine->owner, current);
+	if (err)
+		return err;
+	if (!alloc_cpumask_var(&cpus, GFP_KERNEL))
+		return -ENOMEM;
+	cpumask_copy(cpus, engine->owner->cpus_ptr);
+	err = set_cpus_allowed_ptr(current, cpus);
+	free_cpumask_var(cpus);
+	set_user_nice(current, task_nice(engine->owner));
+	return err;
+}
+
+/* Has the task for which the thread works other cgroups, CPUs or another nice value than it? */
+static bool rox_engine_astray(const struct rox_engine *engine)
+{
+	struct task_struct *owner = engine->owner;
+
+	return READ_ONCE(engine->next_owner) ||
+	       (owner && !READ_ONCE(owner->exit_state) && rox_task_moved(current, owner));
+}
+
+/* Polls as long as there are queues. Return: false if there was no stint, only starts in vain. */
+static bool rox_engine_serve(struct rox_engine *engine)
+{
 	bool vain = false, useful = false, goes_on;
 
-	WRITE_ONCE(engine->awake, true);
 	do {
 		mutex_lock(&engine->lock);
 		rox_engine_take(engine, &engine->watches);
@@ -335,9 +408,37 @@ static void rox_engine_work(struct work_struct *work)
 		goes_on = !list_empty(&engine->watches);
 		mutex_unlock(&engine->lock);
 		schedule();
+		if (goes_on && rox_engine_astray(engine) && rox_engine_follow(engine))
+			break;
 	} while (goes_on);
+	return useful || !vain;
+}
+
+/* Lets all queues go that want to join or have not left; they use doorbells. */
+static void rox_engine_dismiss(struct rox_engine *engine)
+{
+	struct rox_watch *watch, *next;
+
+	mutex_lock(&engine->lock);
+	rox_engine_take(engine, &engine->watches);
+	list_for_each_entry_safe(watch, next, &engine->watches, entry) {
+		if (watch->more)
+			queue_work(rox_wq, &rox_watch_qp(watch)->send.side.work);
+		rox_watch_forget(engine, watch);
+	}
+	mutex_unlock(&engine->lock);
+}
+
+static void rox_engine_work(struct rox_engine *engine)
+{
+	bool served = false;
+
+	WRITE_ONCE(engine->awake, true);
+	if (!rox_engine_astray(engine) || !rox_engine_follow(engine))
+		served = rox_engine_serve(engine);
 	WRITE_ONCE(engine->awake, false);
-	if (!vain || useful) {
+	rox_engine_dismiss(engine);
+	if (served) {
 		engine->vain = 0;
 		return;
 	}
@@ -345,9 +446,74 @@ static void rox_engine_work(struct work_struct *work)
 	engine->vain = min(engine->vain + 1, ROX_ENGINE_RESTS);
 }
 
-u64 rox_engine_clock(void)
+static int rox_engine_thread(void *data)
 {
-	const struct rox_engine *engine = raw_cpu_ptr(&rox_engines);
+	struct rox_engine *engine = data;
+	long left = ROX_ENGINE_HOME;
+
+	while (!kthread_should_stop()) {
+		set_current_state(TASK_IDLE);
+		if (llist_empty(&engine->joining) && list_empty_careful(&engine->watches) &&
+		    !kthread_should_stop()) {
+			left = schedule_timeout(left);
+			if (!left) {
+				/* Nothing for long: to the root cgroup, then wait for ever. */
+				cgroup_attach_task_all(&init_task, current);
+				left = MAX_SCHEDULE_TIMEOUT;
+			}
+			continue;
+		}
+		__set_current_state(TASK_RUNNING);
+		rox_engine_work(engine);
+		left = ROX_ENGINE_HOME;
+	}
+	return 0;
+}
+
+/* Return: the thread, made if there is none, or NULL. The program's task; may sleep. */
+static struct task_struct *rox_engine_task(struct rox_engine *engine)
+{
+	struct task_struct *task;
+
+	/* Pairs with the release below: the thread was made before it is seen. */
+	task = smp_load_acquire(&engine->task);
+	if (likely(task))
+		return task;
+	mutex_lock(&engine->make_lock);
+	if (!engine->task) {
+		task = kthread_create(rox_engine_thread, engine, "rox_engine/%d",
+				      task_tgid_nr(current));
+		if (!IS_ERR(task))
+			/* Pairs with the acquire above. */
+			smp_store_release(&engine->task, task);
+	}
+	mutex_unlock(&engine->make_lock);
+	return engine->task;
+}
+
+/* A queue joins: wakes the thread, which works for the current task. */
+static void rox_engine_start(struct rox_engine *engine)
+{
+	struct task_struct *task = rox_engine_task(engine), *old;
+
+	if (unlikely(!task)) {
+		rox_engine_dismiss(engine);
+		WRITE_ONCE(engine->rest, jiffies + HZ);
+		return;
+	}
+	if (!READ_ONCE(engine->owner) || rox_task_moved(task, current)) {
+		old = xchg(&engine->next_owner, get_task_struct(current));
+		if (old)
+			put_task_struct(old);
+	}
+	wake_up_process(task);
+}
+
+/* ---- doorbells ---- */
+
+u64 rox_engine_clock(const struct rox_qp *qp)
+{
+	const struct rox_engine *engine = raw_cpu_ptr(qp->engines->cpu);
 
 	if (READ_ONCE(engine->awake) || READ_ONCE(engine->rings) % ROX_RINGS_TIMED)
 		return 0;
@@ -355,18 +521,19 @@ u64 rox_engine_clock(void)
 }
 
 /*
- * Doorbells come fast if there is one in half of the time that the engine would wait
- * for it; they take long if half of a jiffy goes into those that come in it.
+ * Is an engine worth while? Doorbells are frequent if one comes at least every half of spin_us.
+ * They are slow if they take more than half of the time of a jiffy.
  */
-static bool rox_rings_wake(u32 rings, u32 ring_ns)
+static bool rox_rings_wake(const struct rox_engine *engine, u32 rings, u32 ring_ns)
 {
-	return rings * rox_spin_us() > 2 * (USEC_PER_SEC / HZ) ||
+	return rings * rox_engine_spin_us(engine) > 2 * (USEC_PER_SEC / HZ) ||
 	       (rings >= ROX_RINGS_LEAST && (u64)rings * ring_ns > NSEC_PER_SEC / HZ / 2);
 }
 
 /*
- * Counted by the jiffy, without a lock: a count that is somewhat wrong starts the
- * engine somewhat too early or too late.
+ * Counts a doorbell. @begin: its start, or 0. There is no lock: an inexact count only starts the
+ * engine a little too early or too late.
+ * Return: true if the engine is to start.
  */
 static bool rox_engine_wakes(struct rox_engine *engine, u64 begin)
 {
@@ -380,25 +547,26 @@ static bool rox_engine_wakes(struct rox_engine *engine, u64 begin)
 	WRITE_ONCE(engine->rings, ++rings);
 	if (begin)
 		WRITE_ONCE(engine->ring_ns, min_t(u64, ktime_get_ns() - begin, NSEC_PER_SEC / HZ));
-	if (likely(!rox_rings_wake(rings, READ_ONCE(engine->ring_ns))))
+	if (likely(!rox_rings_wake(engine, rings, READ_ONCE(engine->ring_ns))))
 		return false;
 	WRITE_ONCE(engine->rings, 0);
-	return num_online_cpus() > 1 && !time_before(now, READ_ONCE(engine->rest));
+	return num_online_cpus() > 1 && current->nr_cpus_allowed > 1 &&
+	       !time_before(now, READ_ONCE(engine->rest));
 }
 
 void rox_engine_rung(struct rox_qp *qp, u64 begin)
 {
-	/* Whoever moves to another CPU now has been on this one a moment ago. */
-	struct rox_engine *engine = raw_cpu_ptr(&rox_engines);
+	/* A task that is moved to another CPU here was on this one just before. */
+	struct rox_engine *engine = raw_cpu_ptr(qp->engines->cpu);
 	struct rox_watch *watch = &qp->send.watch;
 
 	if (!READ_ONCE(engine->awake) && likely(!rox_engine_wakes(engine, begin)))
 		return;
-	if (!rox_spin_us() || test_and_set_bit(0, &watch->joined))
+	if (!rox_engine_spin_us(engine) || test_and_set_bit(0, &watch->joined))
 		return;
 	watch->engine = engine;
 	llist_add(&watch->join, &engine->joining);
-	queue_work(rox_engine_wq, &engine->work);
+	rox_engine_start(engine);
 }
 
 void rox_engine_leave(struct rox_qp *qp)
@@ -406,42 +574,70 @@ void rox_engine_leave(struct rox_qp *qp)
 	struct rox_watch *watch = &qp->send.watch;
 	struct rox_engine *engine;
 
-	/* The engine's last access comes before it clears the bit. */
+	/* Pairs with the clearing of the bit, which is the engine's last access. */
 	if (!smp_load_acquire(&watch->joined))
 		return;
 	engine = watch->engine;
 	atomic_inc(&engine->leaving);
 	mutex_lock(&engine->lock);
 	atomic_dec(&engine->leaving);
-	/* It may not have been taken in yet; then it is the engine's next work. */
+	/* If the queue was still joining, this takes it in first. */
 	rox_engine_take(engine, &engine->watches);
 	if (test_bit(0, &watch->joined))
 		rox_watch_forget(engine, watch);
+	/* The thread may have found nothing while those that join were between the lists. */
+	if (!list_empty(&engine->watches) && READ_ONCE(engine->task))
+		wake_up_process(engine->task);
 	mutex_unlock(&engine->lock);
 }
 
-int rox_engine_init(void)
+/* ---- life ---- */
+
+static void rox_engine_init(struct rox_engine *engine, struct rox_engines *of)
+{
+	engine->of = of;
+	mutex_init(&engine->make_lock);
+	mutex_init(&engine->lock);
+	INIT_LIST_HEAD(&engine->watches);
+	init_llist_head(&engine->joining);
+	engine->rest = jiffies;
+}
+
+struct rox_engines *rox_engines_alloc(struct rox_dev *dev)
+{
+	struct rox_engines *engines;
+	int cpu;
+
+	engines = kzalloc(sizeof(*engines), ROX_GFP_USER);
+	if (!engines)
+		return NULL;
+	engines->dev = dev;
+	engines->cpu = alloc_percpu_gfp(struct rox_engine, ROX_GFP_USER);
+	if (!engines->cpu) {
+		kfree(engines);
+		return NULL;
+	}
+	for_each_possible_cpu(cpu)
+		rox_engine_init(per_cpu_ptr(engines->cpu, cpu), engines);
+	return engines;
+}
+
+void rox_engines_free(struct rox_engines *engines)
 {
 	struct rox_engine *engine;
 	int cpu;
 
-	/* Nothing depends on it: who has no engine rings the doorbell. */
-	rox_engine_wq = alloc_workqueue("rox_engine", WQ_UNBOUND | WQ_SYSFS, 0);
-	if (!rox_engine_wq)
-		return -ENOMEM;
+	if (!engines)
+		return;
 	for_each_possible_cpu(cpu) {
-		engine = per_cpu_ptr(&rox_engines, cpu);
-		INIT_WORK(&engine->work, rox_engine_work);
-		mutex_init(&engine->lock);
-		INIT_LIST_HEAD(&engine->watches);
-		init_llist_head(&engine->joining);
-		engine->rest = jiffies;
+		engine = per_cpu_ptr(engines->cpu, cpu);
+		if (engine->task)
+			kthread_stop(engine->task);
+		if (engine->owner)
+			put_task_struct(engine->owner);
+		if (engine->next_owner)
+			put_task_struct(engine->next_owner);
 	}
-	return 0;
-}
-
-/* There are no QPs any more. */
-void rox_engine_exit(void)
-{
-	destroy_workqueue(rox_engine_wq);
+	free_percpu(engines->cpu);
+	kfree(engines);
 }

@@ -1,38 +1,52 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of the transport share. Unless a line says otherwise, a
- * function is called with the lock of its side held and bottom halves disabled.
+ * Declarations that the files of the transport share. Unless a comment says otherwise, the caller
+ * of a function has the lock of the side and bottom halves are disabled.
  */
 #ifndef ROX_TRANSPORT_INTERNAL_H
 #define ROX_TRANSPORT_INTERNAL_H
 
-#include <rdma/ib_pack.h>
-#include "../verbs/verbs.h"
-#include "../observe/observe.h"
+#include "transport.h"
+#include "congestion.h"
+#include "../compat/opcodes.h"
 #include "../observe/trace.h"
 
-/* Bursts that one run of a side sends before it lets others have the CPU. */
+/* Bursts that one run of a side sends. */
 #define ROX_RUN_BURSTS		16
-/* Received frames that one run takes. */
+/*
+ * Bytes of payload that may be moved: in softirq context by one call of rox_side_run(), by all
+ * sides of a CPU in one softirq, and by one call on rox_retry_wq. A worker moves the rest.
+ */
+#define ROX_SOFTIRQ_SIDE_BYTES	((u32)SZ_128K)
+#define ROX_SOFTIRQ_BYTES	((u32)SZ_1M)
+#define ROX_FAIR_BYTES		((u32)SZ_128K)
+/* Received frames that one run processes. */
 #define ROX_RUN_FRAMES		64
 /* Receives or sends that one run flushes. */
 #define ROX_RUN_FLUSHES		1024
-/* Frames, and bytes of memory in them, that wait for a side that is busy; more are lost. */
+/* Limits of the queue of received frames of a side: frames, and their memory. More are dropped. */
 #define ROX_MAX_RXQ		4096
 #define ROX_MAX_RXQ_BYTES	SZ_16M
-/* How far ahead a request may be to be kept, and bytes of memory in what a QP and a device keep. */
+/*
+ * Limits of the memory of frames for sides that wait for pages on demand: of one RC or UC side,
+ * and of all sides of a device.
+ */
+#define ROX_HELD_QP_BYTES	ROX_WINDOW_BYTES
+#define ROX_HELD_DEV_BYTES	SZ_64M
+/*
+ * Limits of early requests: distance from the expected PSN, and memory of the frames of a QP and
+ * of all QPs of a device.
+ */
 #define ROX_EARLY_PSNS		4096
 #define ROX_EARLY_QP_BYTES	((u32)SZ_2M)
 #define ROX_EARLY_DEV_BYTES	SZ_64M
-/* Bytes in flight per RC QP, and the least number of packets. */
-#define ROX_WINDOW_BYTES	(512U * 1024)
-#define ROX_WINDOW_MIN_PKTS	64U
-/* Packets in flight after an ACK timeout: enough to learn what has arrived. */
-#define ROX_WINDOW_PROBE	4U
-/* A READ is asked for in pieces of this size, so that the requester paces the responses. */
+/* A READ is requested in pieces of this size, so that the requester paces the responses. */
 #define ROX_READ_CHUNK		(128U * 1024)
-/* A local ACK timeout below this is taken as this: a software peer is not faster. */
+/* Shorter local ACK timeouts are raised to this, because a software peer does not answer faster. */
 #define ROX_MIN_ACK_TIMEOUT_NS	(1 * NSEC_PER_MSEC)
+
+/* Timeouts wait so much longer while packets are still in a queue of this host. */
+#define ROX_LINGER_NS		(2 * NSEC_PER_MSEC)
 
 enum rox_retry_cause {
 	ROX_RETRY_TIMEOUT,
@@ -41,7 +55,7 @@ enum rox_retry_cause {
 	ROX_RETRY_IMPLIED,
 };
 
-/* RC, and what is like it but for the names of SRQs in its requests. */
+/* XRC is like RC, but its requests name an SRQ. */
 static inline bool rox_is_rc(const struct rox_qp *qp)
 {
 	return qp->service == ROX_SERVICE_RC || qp->service == ROX_SERVICE_XRC;
@@ -76,79 +90,154 @@ static inline struct rox_swqe *rox_swqe_at(const struct rox_qp *qp, u32 index)
 }
 
 /* side.c */
+
+/* For work that must not run in softirq context. Unbound; an item does not run twice at once. */
+extern struct workqueue_struct *rox_wq;
+
 void rox_side_init(struct rox_side *side, struct rox_qp *qp,
 		   bool (*run)(struct rox_qp *qp, unsigned long work));
-/* Announces @work and runs the side unless somebody does. No lock, bottom halves disabled. */
+/*
+ * Adds @work to the pending work of the side and runs the side, unless another context runs it.
+ * Called without the lock, with bottom halves disabled.
+ */
 void rox_side_kick(struct rox_side *side, unsigned long work);
 
-/* Whoever runs the side next will find @work to do. Then somebody must try to run it. */
+/* Adds @work to the pending work. The caller then tries to run the side. Any context, no lock. */
 void rox_side_announce(struct rox_side *side, unsigned long work);
-/* As rox_side_kick(), but by a worker that takes no more of the CPU than others do. Any context. */
+/*
+ * As rox_side_kick(), but a worker of rox_retry_wq runs the side. It moves ROX_FAIR_BYTES at most
+ * before it lets the next side run. Any context.
+ */
 void rox_side_kick_fairly(struct rox_side *side, unsigned long work);
-/* Runs the side, and lets softirqs in after it. Return: true if there is more to do. */
+/*
+ * Disables bottom halves, runs the side and enables them, so that softirqs run afterwards.
+ * Interrupts are enabled; called without the lock.
+ * Return: true if there is more to do.
+ */
 bool rox_side_turn(struct rox_side *side);
-/* Any context: what there is to do is done, or left to a worker. */
-void rox_side_doorbell(struct rox_side *side);
+/* Leaves the side, which has pending work, to a worker. Any context. */
+void rox_side_defer(struct rox_side *side);
+/*
+ * Queues a received frame, or counts it as dropped and frees it. Bottom halves disabled.
+ * Return: true if the side has to run.
+ */
+bool rox_side_queue(struct rox_side *side, struct sk_buff *skb);
+/* Return: how many softirqs this CPU has run, which identifies the current one. */
+unsigned int rox_softirq_number(void);
+/* Set up and end the lists of sides that run soon, at module load and unload (soon.c). */
+void rox_soon_init(void);
+void rox_soon_exit(void);
+/* Called in a run: makes a worker run the side once more. */
+void rox_side_again(struct rox_side *side);
+
+/* May this run send another burst, or take another frame? */
+static inline bool rox_side_has_room(const struct rox_side *side)
+{
+	return side->room >= ROX_BURST_BYTES;
+}
+
+/* Counts @bytes of payload that the run has sent or received. */
+static inline void rox_side_moved(struct rox_side *side, u32 bytes)
+{
+	side->room -= min(bytes, side->room);
+}
+
+static inline void rox_side_assert_held(const struct rox_side *side)
+{
+	lockdep_assert(lock_is_held(&side->dep_map));
+}
 
 /*
- * A side for packets that are not in its queue: true if it was at rest. What is announced
- * until it is released is done later.
+ * Loopback: rox_side_try() takes the lock of a side, so that the caller can give it packets
+ * directly. It returns false if the lock is taken. rox_side_release() gives the lock back; work
+ * that became pending meanwhile is done later.
  */
 bool rox_side_try(struct rox_side *side);
 void rox_side_release(struct rox_side *side);
+/* Return: the oldest received frame, removed from the queue, or NULL. */
 struct sk_buff *rox_side_next_frame(struct rox_side *side);
-/* A frame that was taken comes before all that wait. */
+/* Puts a frame back at the head of the queue. */
 void rox_side_put_back(struct rox_side *side, struct sk_buff *skb);
+/* Drops all received frames. */
 void rox_side_purge(struct rox_side *side);
+/*
+ * The side begins to wait for pages on demand, which may take for ever. Drops frames beyond the
+ * lower limit for such sides.
+ */
+void rox_side_hold(struct rox_side *side);
+/* The pages are there: @resume of struct rox_page_wait. */
+void rox_side_resume(struct rox_page_wait *pages);
+/* There is less on this host: @resume of struct rox_net_ops (soon.c). */
+void rox_sender_resume(struct rox_sender *sender);
 
-/* Process context: keeps the data path out, lets it in again (and runs what was announced). */
+/*
+ * Take and give back the lock of a side. rox_side_lock() sleeps. rox_side_unlock() runs the side
+ * if it has pending work. Process context.
+ */
 void rox_side_lock(struct rox_side *side);
 void rox_side_unlock(struct rox_side *side);
 
+/*
+ * The end of a side. rox_side_close() follows rox_side_lock(): the lock is never given back, so
+ * the side never runs again. Work items that start meanwhile find the lock taken and return.
+ * rox_side_cancel() cancels the work items, after the timer and the page faults of the side have
+ * ended. Process context; rox_side_cancel() sleeps.
+ */
+void rox_side_close(struct rox_side *side);
+void rox_side_cancel(struct rox_side *side);
+
 /* engine.c */
-/* Before a program's doorbell is followed: the time in ns; 0: it is not timed. Any context. */
-u64 rox_engine_clock(void);
-/* After that; @begin: what rox_engine_clock() said. Any context. */
+/*
+ * Called before the doorbell of a QP with engines runs the side. Return: the time in ns; 0 if this
+ * doorbell is not timed.
+ */
+u64 rox_engine_clock(const struct rox_qp *qp);
+/*
+ * Called after the doorbell has run the side. @begin is from rox_engine_clock(). The program's
+ * task; may sleep.
+ */
 void rox_engine_rung(struct rox_qp *qp, u64 begin);
-/* Process context, sleeps; the QP is in RESET for good and its doorbell is not rung any more. */
+/*
+ * Removes the send queue from its engine. Process context, sleeps. The QP is in RESET for good,
+ * and its doorbell does not ring.
+ */
 void rox_engine_leave(struct rox_qp *qp);
 
-/* fault.c */
-/* Bytes that are faulted in at once, if the work request names so many. */
-#define ROX_FAULT_BYTES		SZ_256K
-
-void rox_fault_init(struct rox_side *side);
-/*
- * Has a page faulted in, and what follows it up to @len bytes. Return: -EAGAIN: the side will be
- * run when that has been tried; or why it was tried in vain: -EFAULT, -EPERM, -ENOMEM.
- */
-int rox_fault_in(struct rox_side *side, u32 key, u64 addr, u32 len, int access);
-/* The same for the page at which @it got -EAGAIN. */
-int rox_fault_at(struct rox_side *side, const struct rox_iter *it);
-/* Are the next @len bytes there? 0, an error of rox_mr_get(), or as rox_fault_in(). */
-int rox_fault_ready(struct rox_side *side, const struct rox_iter *it, u32 len);
-
-/* While it does, the side must not call itself again: it will be run. */
-static inline bool rox_fault_busy(const struct rox_side *side)
+/* The QP as a user of memory: with the rights of its PD (own), or on behalf of its peer. */
+static inline struct rox_mem_user rox_own_memory(const struct rox_qp *qp, struct ib_pd *pd)
 {
-	/* Its flag before what it has left. */
-	return smp_load_acquire(&side->fault.busy);
+	return (struct rox_mem_user) { .mem = &qp->dev->mem, .pd = pd, .user = qp->user };
+}
+
+static inline struct rox_mem_user rox_peer_memory(const struct rox_qp *qp)
+{
+	return (struct rox_mem_user) {
+		.mem = &qp->dev->mem,
+		.pd = qp->recv.pd,
+		.qpn = qp->ibqp.qp_num,
+		.user = qp->user,
+	};
 }
 
 /* state.c */
-/* From either side: moves the QP to ERR, once; raises @event unless negative; both sides flush. */
+/*
+ * Moves the QP to ERR, once, and raises @event unless that is negative. Both sides then flush.
+ * Called with the lock of either side.
+ */
 void rox_qp_fail(struct rox_qp *qp, int event);
-/* Send side of UC and UD: moves RTS to SQE. */
+/* UC and UD, send side: moves the QP from RTS or SQD to SQE. */
 void rox_qp_send_queue_error(struct rox_qp *qp);
-/* Has SQD drained? Then says so. */
+/* In SQD: raises IB_EVENT_SQ_DRAINED, if requested, once the queue has drained. */
 void rox_qp_check_drained(struct rox_qp *qp);
 
 /* wqe.c */
 /*
- * Copies the next WQE of the ring into its slot and validates it; what is wrong
- * with it is in its status. Return: true if there was one.
+ * Copies the next WQE of the ring into its slot and validates it. The status of the copy says
+ * what is wrong with it.
+ * Return: true if there was one.
  */
 bool rox_wqe_pull(struct rox_qp *qp);
+/* Puts the references of a WQE. */
 void rox_wqe_release(struct rox_swqe *wqe);
 
 static inline bool rox_wqe_is_read(const struct rox_swqe *wqe)
@@ -167,7 +256,7 @@ static inline bool rox_wqe_is_atomic_write(const struct rox_swqe *wqe)
 	return wqe->opcode == IB_WR_ATOMIC_WRITE;
 }
 
-/* Brings something back, into the memory that the WQE names. */
+/* The response has data for the memory that the WQE names. */
 static inline bool rox_wqe_fetches(const struct rox_swqe *wqe)
 {
 	return BIT_ULL(wqe->opcode) & (BIT_ULL(IB_WR_RDMA_READ) |
@@ -175,22 +264,20 @@ static inline bool rox_wqe_fetches(const struct rox_swqe *wqe)
 				       BIT_ULL(IB_WR_ATOMIC_FETCH_AND_ADD));
 }
 
-/* Is complete by a response of its own, not by an ACK; takes one of max_rd_atomic. */
+/* Completes by a response of its own and not by an ACK; counts against max_rd_atomic. */
 static inline bool rox_wqe_is_answered(const struct rox_swqe *wqe)
 {
 	return rox_wqe_fetches(wqe) || rox_wqe_is_atomic_write(wqe);
 }
 
-/* Operations on keys: in order with the others, but they send nothing and take no PSN. */
+/*
+ * Operations on keys. They are executed in order with other WQEs, but send nothing and use no
+ * PSN.
+ */
 static inline bool rox_wqe_is_local(const struct rox_swqe *wqe)
 {
 	return wqe->opcode == IB_WR_LOCAL_INV || wqe->opcode == IB_WR_BIND_MW ||
 	       wqe->opcode == IB_WR_REG_MR;
-}
-
-static inline u32 rox_window_max(const struct rox_qp *qp)
-{
-	return max(ROX_WINDOW_MIN_PKTS, ROX_WINDOW_BYTES / qp->mtu);
 }
 
 static inline u32 rox_read_chunk_pkts(const struct rox_qp *qp)
@@ -199,175 +286,312 @@ static inline u32 rox_read_chunk_pkts(const struct rox_qp *qp)
 }
 
 /* requester.c */
+/* Runs the send side. Return: true if the budget was used up. */
 bool rox_send_run(struct rox_qp *qp, unsigned long work);
-/* The payload of @wqe from byte @offset, as an iterator; ends the former one. */
-struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset);
-void rox_send_iter_end(struct rox_qp *qp);
+/* The rest of rox_send_iter(), where the iterator is another one, or at another position. */
+struct rox_iter *rox_send_iter_new(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset);
+
 /*
- * Sends @most packets again, or as many as there are in SENDs and WRITEs, from una on, and goes
- * on where it was. Return: their number.
+ * Return: an iterator over the payload of @wqe (at ring index @index) from byte @offset. Ends the
+ * previous iterator.
  */
-u32 rox_resend(struct rox_qp *qp, u32 most);
-/* Is there one? */
-bool rox_can_resend(const struct rox_qp *qp);
-
-/* completer.c */
-void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
-void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
-
-/* direct.c */
-bool rox_mail_read(struct rox_qp *qp);
-
-/* Looks at the acknowledge that has come without a wire, if there is one. */
-static inline bool rox_mail_take(struct rox_qp *qp)
+static inline struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
+					     u32 offset)
 {
-	return unlikely(atomic64_read(&qp->send.mail)) && rox_mail_read(qp);
+	struct rox_send *send = &qp->send;
+
+	if (send->iter_valid && send->iter_wqe == index && send->iter_off == offset)
+		return &send->iter;
+	return rox_send_iter_new(qp, wqe, index, offset);
 }
 
-/* A run of the send side lets go of MRs that it has kept, which must not look busy. */
-void rox_kept_release_mrs(struct rox_qp *qp);
-/* At its end: of all that it has kept. */
-void rox_kept_release(struct rox_qp *qp);
+/* Ends that iterator and releases its MR. */
+static inline void rox_send_iter_end(struct rox_qp *qp)
+{
+	if (qp->send.iter_valid)
+		rox_iter_end(&qp->send.iter);
+	qp->send.iter_valid = false;
+}
+
+/*
+ * Retransmits up to @most packets of SENDs and WRITEs, from una on. The position of new packets
+ * stays.
+ * Return: number of packets.
+ */
+u32 rox_resend(struct rox_qp *qp, u32 most);
+/* Is the oldest unacknowledged packet one of a SEND or WRITE? */
+bool rox_can_resend(const struct rox_qp *qp);
+
+/* completer.c: process a frame, or one packet, with ACKs or responses */
+void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
+void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* ROX_WAIT_REFUSED is over: the fatal NAK takes effect. */
+void rox_comp_refused(struct rox_qp *qp);
+
+/* direct.c */
+/* Processes the ACK or NAK in send.mail, then the ACK in send.answer. There is at least one. */
+void rox_mail_read(struct rox_qp *qp);
+
+/* Processes them, if there are any. Return: true if there was one. */
+static inline bool rox_mail_take(struct rox_qp *qp)
+{
+	if (likely(!atomic64_read(&qp->send.mail) && !qp->send.answer))
+		return false;
+	rox_mail_read(qp);
+	return true;
+}
+
+/* For a new QP. */
+void rox_kept_init(struct rox_qp *qp);
+/* Drops the MRs that are kept, so that they are not busy. No iterator uses them. */
+void rox_kept_drop_mrs(struct rox_qp *qp);
+/* The same, and drops the peer. */
+void rox_kept_drop(struct rox_qp *qp);
+/* At the end of the run: drops what it has kept without a lease. */
+void rox_kept_settle(struct rox_qp *qp);
 
 /* local.c */
-/* Carries out the operation on keys that is next. Return: false if it has to wait, or failed. */
+/*
+ * Executes the local operation @wqe, which is the current WQE.
+ * Return: false if it has to wait, or failed.
+ */
 bool rox_local_run(struct rox_qp *qp, struct rox_swqe *wqe);
 
 /* retire.c */
-/* Completes the oldest WQE with its status and frees its place in the ring. */
+/* Completes the oldest WQE with its status and frees its entry of the ring. */
 void rox_retire_tail(struct rox_qp *qp);
-/* Retires WQEs at the tail that failed before they were sent. */
+/* If the oldest WQE has an error, completes it and moves the QP to ERR (UC, UD: SQE). */
 void rox_retire_failed(struct rox_qp *qp);
-/* ERR and SQE: completes all that is outstanding or posted with WR_FLUSH_ERR, in order. */
+/* ERR and SQE: completes outstanding and posted WQEs with WR_FLUSH_ERR, in order. */
 void rox_send_flush(struct rox_qp *qp);
-/* RESET: drops all without completions. */
+/* RESET: drops all WQEs without completions. */
 void rox_send_drop(struct rox_qp *qp);
 
 /* retry.c */
+/* For a new QP. Process context, no lock. */
 void rox_timer_init(struct rox_qp *qp);
-/* Sees to it that the timer fires at send.deadline. */
+/* Makes the timer fire at send.deadline, or earlier. */
 void rox_timer_arm(struct rox_qp *qp);
-/* The retry counters start anew, and the ACK timeout. */
+
+/* Sets the timer for @what at @when, in ktime ns. No other function writes these two fields. */
+static inline void rox_timer_set(struct rox_qp *qp, enum rox_wait what, u64 when)
+{
+	qp->send.waits = what;
+	qp->send.deadline = when;
+	if (what != ROX_WAIT_NOTHING)
+		rox_timer_arm(qp);
+}
+
+/* The timer is not needed. It may still fire; that has no effect. */
+static inline void rox_timer_clear(struct rox_qp *qp)
+{
+	rox_timer_set(qp, ROX_WAIT_NOTHING, 0);
+}
+
+/* Does the send side wait for the timer and send nothing before? */
+static inline bool rox_send_pauses(const struct rox_qp *qp)
+{
+	return qp->send.waits >= ROX_WAIT_RNR;
+}
+
+/* Resets the retry counters and stops the ACK timeout. */
 void rox_retry_reset(struct rox_qp *qp);
-/* @pkts more were acknowledged: the same, and the window grows. */
+/* @pkts more packets were acknowledged: resets the retry counters and opens the window. */
 void rox_retry_progress(struct rox_qp *qp, u32 pkts);
-/* Arms the ACK timeout if something is outstanding and it is not armed. */
+/* Starts the ACK timeout or a probe, if packets are outstanding and the timer is not set. */
 void rox_retry_watch(struct rox_qp *qp);
+/* The timer has fired: acts if send.deadline has passed, else arms the timer again. */
 void rox_retry_timeout(struct rox_qp *qp);
-/* Sends again from the oldest unacknowledged packet on, if retries are left. */
+/* The peer lacks the packet una: what does that say of the path? See rox_tx_missing(). */
+void rox_retry_missing(struct rox_qp *qp);
+/*
+ * Retransmits from the oldest unacknowledged packet on, if retries are left. Otherwise the oldest
+ * WQE fails.
+ */
 void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause);
-/* The same at no cost: a response has come, but found no place. */
+/* The same without using up a retry: a response arrived, but its data could not be stored. */
 void rox_retry_again(struct rox_qp *qp);
+/* RNR NAK: waits for the RNR delay of @timer_code, or fails the oldest WQE. */
 void rox_retry_rnr(struct rox_qp *qp, u8 timer_code);
 
-/* recovery.c: what is sent again to a peer that keeps what comes early */
+/* recovery.c: what is retransmitted, and whether the peer stores early requests */
+/* The connection begins. */
 void rox_recovery_reset(struct rox_qp *qp);
-/* The requester has gone back. */
+/* The requester has gone back to una. */
 void rox_recovery_rewound(struct rox_qp *qp);
+/* The requester has gone back to una because of a sequence NAK. */
+void rox_recovery_lacks(struct rox_qp *qp);
 /*
- * There is a gap at una, by a NAK or after a timeout: has it filled, if that can be done. Return:
- * false if all is to be sent again.
+ * A NAK (@nak) or a timeout says that the packet at una is missing. Requests that the gap be
+ * filled, at once or after a wait.
+ * Return: false if go-back-N is needed.
  */
 bool rox_recovery_gap(struct rox_qp *qp, bool nak);
-/* Sends what is due; only if send.recovery.due says so. */
+/* Retransmits send.recovery.due packets, which is not 0. */
 void rox_recovery_send(struct rox_qp *qp);
-/* How long to wait for an answer, in ns; no longer than @timeout. */
-u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout);
-/* send.deadline is over. Return: true if something is sent to the peer; else it was the timeout. */
-bool rox_recovery_probe(struct rox_qp *qp);
-/* Something is outstanding @now. */
+/*
+ * Return: how long to wait for an ACK, in ns, @timeout at most. Sets @what to ROX_WAIT_PROBE or
+ * ROX_WAIT_ACK.
+ */
+u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout, enum rox_wait *what);
+/*
+ * The wait for @what is over.
+ * Return: true if packets are retransmitted; false if it was the ACK timeout.
+ */
+bool rox_recovery_probe(struct rox_qp *qp, enum rox_wait what);
+/* Packets are outstanding: starts to measure a round trip at @now. */
 void rox_recovery_watch(struct rox_qp *qp, u64 now);
-/* All before @una is acknowledged, which was not before. */
+/* The oldest unacknowledged PSN moves on to @una. */
 void rox_recovery_progress(struct rox_qp *qp, u32 una);
 
+/* Does it matter to recovery which PSNs are acknowledged? */
+static inline bool rox_recovery_is_busy(const struct rox_qp *qp)
+{
+	const struct rox_recovery *rec = &qp->send.recovery;
+
+	return rec->resent || rec->trial || rec->lacks || qp->send.waits == ROX_WAIT_GAP;
+}
+
+/* Sets the expected PSN. query_qp reads it without the lock. */
+static inline void rox_expect(struct rox_qp *qp, u32 psn)
+{
+	WRITE_ONCE(qp->recv.epsn, psn);
+}
+
 /* responder.c */
+/* Runs the receive side. Return: true if the budget was used up. */
 bool rox_recv_run(struct rox_qp *qp, unsigned long work);
+/* Processes one packet, or a loopback burst. */
 void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* A request was accepted: IB_EVENT_COMM_EST if the program has not gone to RTS yet. */
+/* A packet was accepted: raises IB_EVENT_COMM_EST for the first one, in RTR. */
 void rox_established(struct rox_qp *qp);
-/* @pkt waits for the pages that rox_fault_in() was asked for; those behind it wait for it. */
+/* Makes @pkt, and all packets after it, wait for the pages that rox_fault_in() fetches. */
 void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* Drops all frames that wait. */
+/* Drops all received frames, with the early and the held ones. */
 void rox_recv_purge(struct rox_qp *qp);
 
-/* resp_early.c: requests of RC that come before their turn */
+/* resp_early.c: early requests (RC, XRC) */
 enum rox_early {
 	ROX_EARLY_KEPT,
-	ROX_EARLY_REPEATED,	/* the same is kept */
-	ROX_EARLY_LOST,		/* too far ahead, or no room */
+	ROX_EARLY_REPEATED,	/* its PSN is stored already */
+	ROX_EARLY_LOST,		/* too far ahead, no memory, or loopback */
 };
 
-/* @pkt is ahead of epsn, and the last one that was taken from recv.rx. */
+/* Stores @pkt, the last packet that was taken from recv.rx. Its PSN is after epsn. */
 enum rox_early rox_early_keep(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* Is the expected packet stored? Drops stored packets that have been executed meanwhile. */
 bool rox_early_first_due(struct rox_qp *qp);
-/* The frame that rox_early_due() has found, for recv.rx. */
+/* Return: the frame that rox_early_due() has found, for recv.rx. */
 struct sk_buff *rox_early_take(struct rox_qp *qp);
+/* Drops all early requests. */
 void rox_early_purge(struct rox_qp *qp);
 
-/* Has the turn of a packet come that is kept? */
+/* Is the expected packet an early request that is stored? */
 static inline bool rox_early_due(struct rox_qp *qp)
 {
 	return unlikely(!RB_EMPTY_ROOT(&qp->recv.early)) && rox_early_first_due(qp);
 }
 
-/* resp_exec.c: SEND and WRITE for RC and UC */
-/* What a packet was found to be; anything but OK and DROP ends an RC connection. */
+/* resp_exec.c: executes SENDs and WRITEs of RC, XRC and UC */
+/* Result of executing a request. For RC, all but OK, DROP, HOLD and RNR end the connection. */
 enum rox_verdict {
 	ROX_V_OK,
-	ROX_V_DROP,		/* as if it had not come */
-	ROX_V_HOLD,		/* as if it had not come yet: its pages are being fetched */
+	ROX_V_DROP,		/* ignored, as if it had been lost */
+	ROX_V_HOLD,		/* tried again when its pages have been fetched */
 	ROX_V_RNR,		/* no receive WQE */
 	ROX_V_INV_REQ,		/* NAK invalid request */
-	ROX_V_LOC_LEN,		/* the same; on RC the receive completion has said so */
+	ROX_V_LOC_LEN,		/* the same; on RC a receive completion has the error: no event */
 	ROX_V_REM_ACCESS,	/* NAK remote access error: an rkey, or XRC's SRQ */
-	ROX_V_REM_OP,		/* NAK remote operational error; a completion has said why */
-	ROX_V_FATAL,		/* the CQ did not take the completion, or a ring is corrupted */
+	ROX_V_REM_OP,		/* NAK remote operational error; a completion has the error */
+	ROX_V_FATAL,		/* the CQ is in error, or a ring is corrupted */
 };
 
+/* Execute one packet of a SEND or WRITE. */
 enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt);
 enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* Takes a receive WQE if none is held. */
+/* Takes a receive WQE, unless recv.recv has one. */
 enum rox_verdict rox_recv_take(struct rox_qp *qp);
-/* Completes the receive WQE that is held. */
+/*
+ * Completes the receive WQE in recv.recv. @pkt is the last packet of the message, or NULL with an
+ * error.
+ */
 enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				   const struct rox_pkt *pkt, u32 byte_len);
-/*
- * Puts the payload behind what the message has brought so far; 0, an error of rox_mr_get(), or
- * as rox_fault_in().
- */
-int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* Lets go of the MR; between runs none is held. */
-void rox_recv_iter_end(struct rox_qp *qp);
+/* Ends the iterator and releases its MR. Called at the end of each run. */
+static inline void rox_recv_iter_end(struct rox_qp *qp)
+{
+	if (qp->recv.iter_valid)
+		rox_iter_end(&qp->recv.iter);
+	qp->recv.iter_valid = false;
+}
+
+/* ERR: flushes receives. Return: true if there are more. */
 bool rox_recv_flush(struct rox_qp *qp);
 
-/* resp_read.c: READ, ATOMIC, ATOMIC WRITE */
+/* resp_read.c: executes READs, ATOMICs and ATOMIC WRITEs */
 enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt);
 enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt);
 enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* Answers a request that was executed before. */
+/* Answers a request that has been executed already. */
 void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* Sends READ responses, at most @bursts; returns those that are left. */
-int rox_read_continue(struct rox_qp *qp, int bursts);
+/* rox_read_continue() if there are READ responses to send. */
+int rox_read_responses(struct rox_qp *qp, int bursts);
+
+/* Sends up to @bursts bursts of READ responses. Return: what is left of @bursts. */
+static inline int rox_read_continue(struct rox_qp *qp, int bursts)
+{
+	return likely(!qp->recv.read.active) ? bursts : rox_read_responses(qp, bursts);
+}
 
 /* resp_ack.c */
 void rox_ack_send(struct rox_qp *qp);		/* ACK up to epsn - 1 */
 void rox_nak_send(struct rox_qp *qp, u8 syndrome, u32 psn);
+/* Return: AETH syndrome of an ACK, with the credits of the receive queue. */
 u8 rox_ack_syndrome(struct rox_qp *qp);
-/* What all bursts of a connected QP have in common; one packet until told otherwise. */
-void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn);
 
-/* xrc.c: a target QP's receive side; between runs no SRQ is held */
-/* Holds the SRQ that a request names, if it is there: recv.xsrq, recv.pd. */
+/*
+ * Fills in the fields that all bursts of a connected QP share, for a burst of one packet. @b is
+ * zeroed.
+ */
+static inline void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
+{
+	b->from = &qp->ep;
+	b->path = &qp->path;
+	b->dqpn = qp->attr.dest_qp_num;
+	b->pkey = rox_qp_pkey(qp);
+	b->psn = psn;
+	b->mtu = qp->mtu;
+	b->npkts = 1;
+}
+
+/* cnp.c: congestion notification packets */
+/*
+ * At the end of a run: ep.marked says that packets came with the mark for congestion. Sends a CNP
+ * to the peer of a connection, unless one was sent not long ago. Return: true if it sent one.
+ */
+bool rox_cnp_answer(struct rox_qp *qp);
+/* The same for UD: @pkt is the marked packet. */
+void rox_cnp_answer_datagram(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* Counts CNPs. Return: true if the send side has to know. Any context, no lock. */
+bool rox_cnp_came(struct rox_qp *qp, u32 count);
+
+/* xrc.c: receive side of a target QP; it has no reference to an SRQ between runs */
+/* Looks up the SRQ that a request names and sets recv.xsrq and recv.pd, or NULL if not found. */
 void rox_xrc_enter(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* Puts the SRQ. */
 void rox_xrc_leave(struct rox_qp *qp);
+/* Is the SRQ there, and the same for the whole message? */
 bool rox_xrc_request_ok(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* A READ goes on when its request, and the hold of its SRQ, are gone. */
+/*
+ * A READ continues in later runs: the first remembers the SRQ that its request named, the second
+ * looks that SRQ up again.
+ */
 void rox_xrc_read_begin(struct rox_qp *qp);
 void rox_xrc_read_resume(struct rox_qp *qp);
 /* Completes a receive of recv.srq. */
 enum rox_verdict rox_xrc_complete(struct rox_qp *qp, const struct rox_cqe *cqe, bool solicited);
 
-/* resp_dgram.c */
+/* resp_dgram.c: receive a packet of UC, UD */
 void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt);
 void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt);
 

@@ -1,49 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Recovery: a peer that keeps requests that come early (as resp_early.c does) needs
- * what is missing, and nothing of what came behind it. So a sequence NAK is answered
- * with some packets from the missing one on, while new ones go on; the peer's next NAK
- * is about the next gap. And it can be asked by one packet how far it is, long before
- * the ACK timeout, when the last packets or its NAK seem to be lost (RFC 8985, 7 has
- * that for TCP).
+ * What is retransmitted after a sequence NAK. Peers are of two kinds. One drops requests that
+ * come early, as IBTA volume 1, 9.7.5.2.4, has it: it needs all packets from the missing one on
+ * (go-back-N, retry.c), and new packets before them are wasted. The other stores early requests,
+ * as resp_early.c does. It needs only the packets that are missing, so a few packets from the
+ * missing one on are retransmitted, while new ones go on. Its next NAK names the next gap.
  *
- * Nobody says on the wire what kind of peer he is. One that drops what comes early is
- * known by its answer: it gets as far as the packets that were sent again, never any
- * further, and has a NAK for the next one. That may also be a long gap: so twice as many
- * are sent, until there are more than a gap is likely to have. Then all is sent again, see
- * retry.c, and so it is for many NAKs to come. (An ACK that ends there proves nothing: what
- * was sent again asked for it, and may only have been overtaken.)
+ * Nothing on the wire says of which kind a peer is, and reserved bits are not ours to use. So a
+ * peer counts as one that drops until it has shown that it keeps. A NAK says that the peer lacks
+ * a packet. If it then acknowledges packets that were not retransmitted since, it has kept them.
+ * To see that, the requester makes trials: it retransmits a few packets and nothing else, and
+ * waits. An ACK that jumps over the rest is the proof. Otherwise the rest follows: the peer gets
+ * what go-back-N would have sent, each packet once, one round trip later. Trials become rare if
+ * they prove nothing.
  *
- * Where the network changes the order, a gap closes by itself soon after the NAK, and what
- * was sent for it was sent in vain. Whether that is so is found out by waiting: for half a
- * round trip, on one of some gaps, and on each where it was not in vain (RFC 8985, 6.2).
+ * If the last packets of a message or the NAK were lost, nothing comes from the peer. Long before
+ * the ACK timeout, one packet is then retransmitted as a probe. The ACK or NAK for it says what
+ * the peer has (as RFC 8985, section 7, does for TCP).
+ *
+ * The length of a gap is not known. If the NAK after a retransmission names the packet behind it,
+ * the gap was longer, or the peer drops after all. So each time twice as many packets are
+ * retransmitted, up to ROX_GAP_MOST. After ROX_DROPS such gaps in a row the peer is no longer
+ * trusted. An ACK for exactly the retransmitted packets is no evidence: they asked for it, and
+ * ACKs for later packets may still be on their way.
+ *
+ * Where the network changes the order of packets, gaps close by themselves soon after the NAK,
+ * and the retransmission was useless. To detect this, the requester waits half a round trip
+ * before it fills one of ROX_GAPS_WATCHED gaps. Once a gap has closed in that time, it also waits
+ * before it fills the next ones (RFC 8985, section 6.2).
  */
 #include "internal.h"
 
-/* Packets that are sent for a gap whose length is not known: at first, and at most. */
+/* Packets retransmitted for a gap, whose length is not known: minimum and maximum. */
 #define ROX_GAP_LEAST		4U
 #define ROX_GAP_MOST		64U
 
-/* Gaps in a row that ended in a NAK for the packet behind what was sent for them. */
+/* Gaps in a row that began right after the retransmitted packets, before trust is lost. */
 #define ROX_DROPS		5
 
-/* NAKs for which all is sent again at once, once that has turned out to be necessary. */
-#define ROX_DISTRUST		64
+/* There is a trial at NAK 1, 2, 4, 8 and so on, and at each one that this divides. */
+#define ROX_TRIAL_EVERY		256U
+/* With fewer packets outstanding all are retransmitted: a trial is not worth a round trip. */
+#define ROX_TRIAL_LEAST		8U
+/* NAKs until the next trial after trust was lost. */
+#define ROX_DISTRUST		64U
 
-/* Of so many gaps one is watched for whether it closes by itself. */
+/* One of this many gaps is given time to close by itself. */
 #define ROX_GAPS_WATCHED	8U
 
-/* What one that did adds to the number of gaps that are waited for; and their most. */
+/* Each gap that closed by itself makes us wait for 4 more, at most 32. */
 #define ROX_OVERTAKEN		4U
 #define ROX_OVERTAKEN_MOST	32U
 
-/* Stands for all packets. */
+/* Value of @due for go-back-N. */
 #define ROX_GAP_ALL		U32_MAX
 
-/* Questions before the ACK timeout; each waits twice as long as the one before. */
+/* Probes before the ACK timeout. The wait for each is twice as long as for the one before. */
 #define ROX_PROBES		3
 
-/* A question waits two round trips and this. What a round trip takes is not known at first. */
+/* The first probe is sent after two round trips and this. The round trip is a guess at first. */
 #define ROX_PROBE_NS		(2 * NSEC_PER_MSEC)
 #define ROX_ROUND_TRIP_NS	(8 * NSEC_PER_MSEC)
 
@@ -60,33 +75,98 @@ void rox_recovery_rewound(struct rox_qp *qp)
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	rec->due = 0;
+	rec->trial = false;
+	rec->lacks = false;
 	rec->resent = false;
-	rec->pausing = false;
 	rec->timed_at = 0;
 	rec->waited = 0;
 }
 
+void rox_recovery_lacks(struct rox_qp *qp)
+{
+	qp->send.recovery.lacks = true;
+}
+
+/* ---- trials ---- */
+
+/* The peer has acknowledged packets after one that it lacked, before it could get them again. */
+static void rox_recovery_trusts(struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rox_cc_trusts(qp);
+	rec->keeps = true;
+	rec->lacks = false;
+	rec->drops = 0;
+}
+
+/* The peer has dropped what came early. */
+static void rox_recovery_distrusts(struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	if (rec->keeps)
+		rec->untrusted = ROX_TRIAL_EVERY - ROX_DISTRUST;
+	rec->keeps = false;
+}
+
+/*
+ * A peer that is not trusted has sent a NAK: is it time for a trial? Trials are of one packet and
+ * of a burst in turn, because networks lose packets or whole frames. They leave out at least half
+ * of what is outstanding.
+ */
+static bool rox_recovery_tries(struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+	u32 outstanding = rox_psn_diff(qp->send.psn, qp->send.una);
+
+	if (rec->trial || rec->due || outstanding < ROX_TRIAL_LEAST)
+		return false;
+	rec->untrusted++;
+	if (!is_power_of_2(rec->untrusted) && rec->untrusted % ROX_TRIAL_EVERY)
+		return false;
+	rec->bulky = !rec->bulky;
+	rec->trial = true;
+	rec->due = rec->bulky ? 1 : min(ROX_BURST_BYTES / qp->mtu, outstanding / 2);
+	rox_timer_clear(qp);
+	return true;
+}
+
+/* The packets of the trial are acknowledged, and all before @una. */
+static void rox_recovery_tried(struct rox_qp *qp, u32 una)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rec->trial = false;
+	if (una != rec->resent_to)
+		rox_recovery_trusts(qp);
+	else if (una != qp->send.max_psn)
+		rec->due = ROX_GAP_ALL;
+}
+
 /* ---- gaps ---- */
 
-/* Is it better to wait? Then the timer will fill the gap, or it has closed before. */
+/*
+ * Waits before the gap is filled, if gaps have closed by themselves or it is time to test that.
+ * The timer then fills the gap, unless it has closed.
+ * Return: false if there is no wait.
+ */
 static bool rox_recovery_pauses(struct rox_qp *qp)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	if (!rec->overtaken && rec->gaps++ % ROX_GAPS_WATCHED)
 		return false;
-	rec->pausing = true;
 	rec->due = 0;
-	qp->send.deadline = ktime_get_ns() + rec->round_trip / 2;
-	rox_timer_arm(qp);
+	rox_timer_set(qp, ROX_WAIT_GAP, ktime_get_ns() + rec->round_trip / 2);
 	return true;
 }
 
+/* That wait is over. @closed: because the gap has closed by itself. */
 static void rox_recovery_paused(struct rox_qp *qp, bool closed)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
-	rec->pausing = false;
 	if (closed)
 		rec->overtaken = min(rec->overtaken + ROX_OVERTAKEN, ROX_OVERTAKEN_MOST);
 	else if (rec->overtaken)
@@ -99,11 +179,9 @@ bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 
 	if (qp->send.psn != qp->send.max_psn)
 		return false;
-	if (rec->distrust) {
-		rec->distrust--;
-		return false;
-	}
-	if (rec->pausing)
+	if (!rec->keeps)
+		return nak && rox_recovery_tries(qp);
+	if (qp->send.waits == ROX_WAIT_GAP)
 		return true;
 	if (!rec->due)
 		rec->due = rec->gap;
@@ -112,7 +190,7 @@ bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 	rec->stuck = false;
 	if (nak && rec->due != ROX_GAP_ALL && rox_recovery_pauses(qp))
 		return true;
-	qp->send.deadline = 0;
+	rox_timer_clear(qp);
 	return true;
 }
 
@@ -123,18 +201,34 @@ void rox_recovery_send(struct rox_qp *qp)
 	u32 due = rec->due, sent = 0;
 
 	rec->due = 0;
-	/* Then it is all the same: what is missing is on its way, or will be. */
-	if (send->psn != send->max_psn || send->psn == send->una || send->waiting_rnr)
+	/*
+	 * Nothing to do if the requester has gone back meanwhile, nothing is outstanding, or the
+	 * send side pauses.
+	 */
+	if (send->psn != send->max_psn || send->psn == send->una || rox_send_pauses(qp)) {
+		rec->trial = false;
 		return;
-	if (due == ROX_GAP_ALL) {
-		rec->distrust = ROX_DISTRUST;
-		rec->drops = 0;
-	} else {
-		sent = rox_resend(qp, due);
 	}
-	/* A READ is missing, or it is that kind of peer. */
+	/* A second ACK came in the run that saw the end of the trial. */
+	if (due == ROX_GAP_ALL && !rec->keeps && rox_psn_diff(send->una, rec->resent_to) > 0) {
+		rox_recovery_trusts(qp);
+		return;
+	}
+	rox_retry_missing(qp);
+	rox_cc_untime(qp);
+	if (!rec->probes)
+		rox_cc_lost(qp);
+	if (due == ROX_GAP_ALL)
+		rox_recovery_distrusts(qp);
+	else
+		sent = rox_resend(qp, due);
+	/*
+	 * The missing packet is a READ's or ATOMIC's, or the peer drops early requests:
+	 * go-back-N.
+	 */
 	if (!sent) {
 		rox_retry_again(qp);
+		rec->lacks = due == ROX_GAP_ALL;
 		return;
 	}
 	rec->resent = true;
@@ -142,51 +236,65 @@ void rox_recovery_send(struct rox_qp *qp)
 	rec->timed_at = 0;
 }
 
-/* ---- questions ---- */
+/* ---- probes ---- */
 
-u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout)
+u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout, enum rox_wait *what)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 	u64 wait = (2 * rec->round_trip + ROX_PROBE_NS) << rec->probes;
 
-	rec->asks = !rec->distrust && rec->probes < ROX_PROBES &&
-		    rec->waited + wait < timeout && rox_can_resend(qp);
-	if (rec->asks) {
-		rec->waited += wait;
+	if (unlikely(rec->trial)) {
+		*what = ROX_WAIT_PROBE;
 		return wait;
 	}
-	/* The questions do not make it longer. */
+	if (rec->probes < ROX_PROBES && rec->waited + wait < timeout &&
+	    rox_can_resend(qp)) {
+		rec->waited += wait;
+		*what = ROX_WAIT_PROBE;
+		return wait;
+	}
+	/* The waits for probes count towards the ACK timeout. */
 	wait = timeout - min(rec->waited, timeout);
 	rec->waited = 0;
+	*what = ROX_WAIT_ACK;
 	return wait;
 }
 
-bool rox_recovery_probe(struct rox_qp *qp)
+bool rox_recovery_probe(struct rox_qp *qp, enum rox_wait what)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
-	if (rec->pausing) {
+	if (what == ROX_WAIT_GAP) {
 		rox_recovery_paused(qp, false);
 		rec->due = rec->gap;
 		return true;
 	}
-	if (!rec->asks)
+	if (what != ROX_WAIT_PROBE)
 		return false;
-	rec->asks = false;
+	if (rec->trial) {
+		/* The trial was lost, or its answer. */
+		rec->trial = false;
+		rec->due = ROX_GAP_ALL;
+		return true;
+	}
 	rec->probes++;
 	if (!rec->due && rox_can_resend(qp))
 		rec->due = 1;
 	return true;
 }
 
-/* ---- answers ---- */
+/* ---- ACKs ---- */
 
-/* What was sent for a gap has come. Is that all of it? */
+/* The retransmitted packets are acknowledged. Did the peer have the packets after them? */
 static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	rec->resent = false;
+	if (rec->trial) {
+		rox_recovery_tried(qp, una);
+		return;
+	}
 	rec->stuck = una == rec->resent_to && una != qp->send.max_psn && !rec->overtaken;
 	rec->stuck_at = una;
 	if (rec->stuck) {
@@ -205,8 +313,18 @@ void rox_recovery_progress(struct rox_qp *qp, u32 una)
 
 	rec->probes = 0;
 	rec->waited = 0;
-	if (unlikely(rec->pausing))
+	if (unlikely(qp->send.waits == ROX_WAIT_GAP)) {
+		rox_timer_clear(qp);
 		rox_recovery_paused(qp, true);
+	}
+	/* The gap has closed before the trial began. */
+	if (unlikely(rec->trial) && !rec->resent) {
+		rec->trial = false;
+		rec->due = 0;
+	}
+	/* Go-back-N is under way, and has not come so far. */
+	if (unlikely(rec->lacks) && rox_psn_diff(una, qp->send.psn) > 0)
+		rox_recovery_trusts(qp);
 	if (unlikely(rec->resent) && rox_psn_diff(una, rec->resent_to) >= 0)
 		rox_recovery_answered(qp, una);
 	if (!rec->timed_at || rox_psn_diff(una, rec->timed_psn) < 0)
@@ -216,7 +334,7 @@ void rox_recovery_progress(struct rox_qp *qp, u32 una)
 	rec->timed_at = 0;
 }
 
-/* The time of a round trip is that of one packet at a time, and of none that was sent again. */
+/* Measures one packet at a time, and none that was retransmitted. */
 void rox_recovery_watch(struct rox_qp *qp, u64 now)
 {
 	struct rox_send *send = &qp->send;

@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requester: takes send WQEs, cuts them into bursts, keeps to the window, the
- * credits and the limits on READs. IBTA volume 1, 9.7.3 (packet sequence),
- * 9.7.7.2 (end-to-end credits), 10.8.3.3 (fences).
+ * Requester: takes send WQEs, splits them into bursts, and respects the window, the credits and
+ * the limit on READs. IBTA volume 1, 9.7.3 (packet sequence), 9.7.7.2 (end-to-end credits),
+ * 10.8.3.3 (fences).
  */
 #include "internal.h"
-#include "../verbs/pkey.h"
+
+/* Jobs that have tried to make all places of a READ present, before one is enough. */
+#define ROX_PLACE_JOBS	4
 
 /* ---- payload ---- */
 
-void rox_send_iter_end(struct rox_qp *qp)
+struct rox_iter *rox_send_iter_new(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset)
 {
-	if (qp->send.iter_valid)
-		rox_iter_end(&qp->send.iter);
-	qp->send.iter_valid = false;
-}
-
-struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset)
-{
+	const struct rox_mem_user who = rox_own_memory(qp, qp->ibqp.pd);
 	struct rox_send *send = &qp->send;
 
-	if (send->iter_valid && send->iter_wqe == index && send->iter_off == offset)
-		return &send->iter;
 	rox_send_iter_end(qp);
-	rox_iter_init(&send->iter, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge,
-		      rox_wqe_fetches(wqe) ? IB_ACCESS_LOCAL_WRITE : 0, qp->user);
+	rox_iter_init(&send->iter, &who, wqe->sge, wqe->num_sge,
+		      rox_wqe_fetches(wqe) ? IB_ACCESS_LOCAL_WRITE : 0);
 	send->iter.keep = &send->kept.src;
 	if (offset)
 		rox_iter_seek(&send->iter, offset);
@@ -34,29 +28,27 @@ struct rox_iter *rox_send_iter(struct rox_qp *qp, struct rox_swqe *wqe, u32 inde
 	return &send->iter;
 }
 
-/* Pages on demand must be there before a burst begins: none is sent in part. */
-static int rox_send_pages(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset, u32 len)
+/*
+ * Pages on demand must be present before a burst begins, because no burst is sent in part. The
+ * places of a READ should be. If another thread takes them away as fast as they come, the first one
+ * is enough: the READ is repeated from the first response that finds no place.
+ */
+static inline int rox_send_pages(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset,
+				 u32 len)
 {
 	if (likely(!wqe->odp) || wqe->inl || !len)
 		return 0;
-	return rox_fault_ready(&qp->send.side, rox_send_iter(qp, wqe, index, offset), len);
+	if (rox_wqe_fetches(wqe) && qp->send.side.pages.jobs >= ROX_PLACE_JOBS)
+		len = 1;
+	return rox_fault_ready(&qp->send.side.pages, rox_send_iter(qp, wqe, index, offset), len);
 }
 
-/* ---- what may be sent now ---- */
-
-/* Packets that the window still takes. */
-static u32 rox_window_room(const struct rox_qp *qp)
-{
-	u32 used = rox_psn_diff(qp->send.psn, qp->send.una);
-	u32 window = qp->send.window;
-
-	return used < window ? window - used : 0;
-}
+/* ---- what may be sent ---- */
 
 /*
- * A SEND beyond the peer's credits goes out only when nothing else is under way. One of which
- * something is acknowledged has its receive, for all that the credits do not count it any
- * more; and one that was begun goes on if nothing is out that asks for an ACK.
+ * A SEND beyond the peer's credits is sent only when no packet is outstanding. Exceptions: a
+ * partly acknowledged SEND already owns a receive; a started one continues while no ACK is
+ * outstanding.
  */
 static bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
@@ -70,7 +62,7 @@ static bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 	       (wqe->sent && rox_psn_diff(send->asked, send->una) <= 0);
 }
 
-/* In SQD only WQEs that were begun go on; so do they after a go-back. */
+/* In SQD only WQEs that were started continue, also after a go-back. */
 static bool rox_state_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	switch (rox_qp_state(qp)) {
@@ -83,12 +75,12 @@ static bool rox_state_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 	}
 }
 
-/* READs and ATOMICs have their limit, and a fence waits for them. */
-static bool rox_reads_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
+/* max_rd_atomic limits READs and ATOMICs. A WQE with a fence waits for them. */
+static inline bool rox_reads_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	const struct rox_send *send = &qp->send;
 
-	/* Where it was set to 0 later, what was begun is still finished. */
+	/* If max_rd_atomic was changed to 0, WQEs that were copied before still run. */
 	if (rox_wqe_is_answered(wqe) && send->rd_atomic >= max(qp->attr.max_rd_atomic, 1))
 		return false;
 	return wqe->sent || !(wqe->flags & IB_SEND_FENCE) || !send->rd_atomic;
@@ -96,19 +88,21 @@ static bool rox_reads_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 
 static bool rox_may_begin(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
-	return !wqe->status && !qp->send.waiting_rnr && rox_state_ok(qp, wqe);
+	return !wqe->status && !rox_send_pauses(qp) && !qp->send.recovery.trial &&
+	       rox_state_ok(qp, wqe);
 }
 
-static bool rox_may_send(const struct rox_qp *qp, const struct rox_swqe *wqe)
+static bool rox_may_send(struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	if (!rox_may_begin(qp, wqe))
 		return false;
-	if (!rox_is_rc(qp))
-		return true;
-	return rox_reads_ok(qp, wqe) && rox_window_room(qp) && rox_credit_ok(qp, wqe);
+	if (rox_is_rc(qp) &&
+	    !(rox_reads_ok(qp, wqe) && rox_cc_room(qp) && rox_credit_ok(qp, wqe)))
+		return false;
+	return rox_cc_may_send(qp);
 }
 
-/* For the optional counters: what rox_may_send() did not like. */
+/* For the optional counters: counts why rox_may_send() said no. */
 static noinline void rox_count_stall(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	enum rox_counter why = ROX_CNT_STALL_CREDITS;
@@ -117,9 +111,11 @@ static noinline void rox_count_stall(const struct rox_qp *qp, const struct rox_s
 		return;
 	if (!rox_reads_ok(qp, wqe))
 		why = ROX_CNT_STALL_READS;
-	else if (!rox_window_room(qp))
+	else if (!rox_cc_room(qp))
 		why = ROX_CNT_STALL_WINDOW;
-	if (rox_optional(qp->dev, why))
+	else if (rox_credit_ok(qp, wqe))
+		why = ROX_CNT_STALL_PACE;
+	if (rox_optional(&qp->dev->stats, why))
 		rox_qp_count(qp, why);
 }
 
@@ -147,7 +143,7 @@ static u32 rox_wqe_psn(const struct rox_swqe *wqe)
 	return rox_psn_add(wqe->first_psn, wqe->sent);
 }
 
-/* How the message ends: as a whole packet, or as the last of several. */
+/* The opcode of the last packet; @only: it is the only one. */
 static u8 rox_end_opcode(const struct rox_swqe *wqe, const struct rox_msg_ops *ops, bool only)
 {
 	switch (wqe->opcode) {
@@ -200,8 +196,8 @@ static void rox_burst_payload(struct rox_qp *qp, struct rox_swqe *wqe, u32 index
 }
 
 /*
- * How many messages may follow this one in a run of @bursts? Only small ones ask: one
- * frame and one ACK for all of them is a saving, and they are soon out.
+ * Return: how many messages may follow this one in the same frame, with one ACK for all. @bursts
+ * is what the run may still send, with this message. Only messages of one packet are combined.
  */
 static u32 rox_run_follow(const struct rox_qp *qp, const struct rox_swqe *wqe, int bursts)
 {
@@ -210,7 +206,7 @@ static u32 rox_run_follow(const struct rox_qp *qp, const struct rox_swqe *wqe, i
 	if (wqe->npkts > 1)
 		return 0;
 	if (rox_is_rc(qp))
-		most = min(most, rox_window_room(qp) - 1);
+		most = min(most, rox_cc_room(qp) - 1);
 	if (!most)
 		return 0;
 	return min_t(u32, most, qp->sq.index - qp->send.cur - 1 +
@@ -218,9 +214,10 @@ static u32 rox_run_follow(const struct rox_qp *qp, const struct rox_swqe *wqe, i
 }
 
 /*
- * Does the last packet of @b ask for an ACK? At the end of a message, after as many packets
- * as make a whole burst, and if no other ACK is due. What is sent in small pieces, as small
- * ACKs let it, would bring about ACKs as small again if each of them asked.
+ * Does the last packet of @b ask for an ACK? Yes at the end of a message, after a go-back, if no
+ * other ACK is due, and once for each ROX_BURST_BYTES of packets, or part of a smaller window.
+ * If ACKs open the window in small steps, bursts are small, and an ACK for each of them would keep
+ * them small. Also yes before a wait for the rate.
  */
 static bool rox_burst_asks(const struct rox_qp *qp, const struct rox_swqe *wqe,
 			   const struct rox_burst *b)
@@ -231,18 +228,31 @@ static bool rox_burst_asks(const struct rox_qp *qp, const struct rox_swqe *wqe,
 		return false;
 	return wqe->sent + b->npkts == wqe->npkts || rox_psn_diff(b->psn, send->max_psn) < 0 ||
 	       rox_psn_diff(send->asked, send->una) <= 0 ||
-	       rox_psn_diff(b->psn, send->asked) + b->npkts >= ROX_BURST_BYTES / qp->mtu;
+	       rox_psn_diff(b->psn, send->asked) + b->npkts >= send->cc.ask ||
+	       rox_cc_will_wait(qp, b->len);
 }
 
-/* SEND and WRITE: as many packets as a burst takes, and no more than @most. */
+/* Fills in the fields that all bursts of the requester share, for a burst of one packet. */
+static inline void rox_request_begin(struct rox_qp *qp, u32 psn, struct rox_burst *b)
+{
+	struct rox_send *send = &qp->send;
+
+	rox_burst_init(qp, b, psn);
+	b->idle = send->una == send->max_psn;
+	b->resends = rox_is_rc(qp);
+	b->sender = &send->side.sender;
+	b->unbounded = send->resending;
+}
+
+/* Sends one burst of a SEND or WRITE, @most packets at most. */
 static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most,
 			    u32 follow)
 {
 	u32 offset = wqe->sent * qp->mtu;
-	struct rox_burst b;
+	struct rox_burst b = {};
 	int err;
 
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
+	rox_request_begin(qp, rox_wqe_psn(wqe), &b);
 	b.npkts = min3(wqe->npkts - wqe->sent, ROX_BURST_BYTES / qp->mtu, most);
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_burst_asks(qp, wqe, &b);
@@ -253,20 +263,25 @@ static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, 
 		return err;
 	rox_burst_opcodes(qp, wqe, &b);
 	rox_burst_payload(qp, wqe, index, offset, &b);
+	if (b.ackreq)
+		rox_cc_time(qp, b.psn, rox_psn_add(b.psn, b.npkts));
 	err = rox_xmit(&b);
 	qp->send.kept.unanswered = b.more;
 	qp->send.iter_off += b.len;
 	if (err) {
 		rox_send_iter_end(qp);
+		rox_cc_untime(qp);
 		return err;
 	}
+	rox_cc_charge(qp, b.len);
 	if (b.ackreq)
 		qp->send.asked = rox_psn_add(b.psn, b.npkts);
+	rox_side_moved(&qp->send.side, b.len);
 	wqe->sent += b.npkts;
 	return 0;
 }
 
-/* A message of one packet, with its payload. */
+/* Sends a message of one packet. */
 static int rox_xmit_single(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
 			   struct rox_burst *b)
 {
@@ -276,25 +291,25 @@ static int rox_xmit_single(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
 	rox_burst_payload(qp, wqe, index, 0, b);
 	err = rox_xmit(b);
 	rox_send_iter_end(qp);
+	rox_side_moved(&qp->send.side, b->len);
 	if (likely(!err))
 		wqe->sent = 1;
 	return err;
 }
 
-/* What requests that are answered have in common; @opcode without the service. */
+/* Fills in what READ and ATOMIC requests share; @opcode is without the service. */
 static void rox_request_init(struct rox_qp *qp, const struct rox_swqe *wqe, u8 opcode,
 			     struct rox_burst *b)
 {
-	rox_burst_init(qp, b, rox_wqe_psn(wqe));
+	rox_request_begin(qp, rox_wqe_psn(wqe), b);
 	b->op_first = qp->service | opcode;
 	b->ackreq = true;
 	b->ext.xrc_srqn = wqe->xrc_srqn;
 }
 
 /*
- * READ: asks for the rest of the piece that begins or is under way at
- * wqe->sent. Pieces begin at fixed places, so that a repeated request never
- * spans two that the responder knows as two messages.
+ * Requests the rest of the READ piece that wqe->sent is in. Pieces begin at fixed offsets. So a
+ * repeated request never covers two pieces, which are two messages for the responder.
  */
 static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
@@ -302,7 +317,7 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32
 	u32 n = min(chunk - wqe->sent % chunk, wqe->npkts - wqe->sent);
 	u32 offset = wqe->sent * qp->mtu;
 	u32 len = min(wqe->length - offset, n * qp->mtu);
-	struct rox_burst b;
+	struct rox_burst b = {};
 	int err;
 
 	err = rox_send_pages(qp, wqe, index, offset, len);
@@ -313,7 +328,14 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32
 	b.ext.reth.rkey = wqe->rkey;
 	b.ext.reth.len = len;
 	b.follow = follow;
-	rox_xmit(&b);
+	/* The first response ends the round trip. */
+	rox_cc_time(qp, b.psn, rox_psn_add(b.psn, 1));
+	err = rox_xmit(&b);
+	if (err) {
+		rox_cc_untime(qp);
+		return err;
+	}
+	rox_cc_charge(qp, len);
 	wqe->sent += n;
 	qp->send.rd_atomic++;
 	return 0;
@@ -322,7 +344,7 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32
 static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
 	bool cas = wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP;
-	struct rox_burst b;
+	struct rox_burst b = {};
 	int err;
 
 	err = rox_send_pages(qp, wqe, index, 0, sizeof(u64));
@@ -334,22 +356,24 @@ static int rox_xmit_atomic(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u
 	b.ext.atomic.swap_add = cas ? wqe->swap : wqe->compare_add;
 	b.ext.atomic.compare = cas ? wqe->compare_add : 0;
 	b.follow = follow;
-	rox_xmit(&b);
+	err = rox_xmit(&b);
+	if (err)
+		return err;
 	wqe->sent = 1;
 	qp->send.rd_atomic++;
 	return 0;
 }
 
-/* ATOMIC WRITE: one packet like that of a WRITE, but for the opcode. */
+/* An ATOMIC WRITE is one packet like that of a WRITE, with another opcode. */
 static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 index)
 {
-	struct rox_burst b;
+	struct rox_burst b = {};
 	int err;
 
 	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
 	if (err)
 		return err;
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
+	rox_request_begin(qp, rox_wqe_psn(wqe), &b);
 	b.op_first = IB_OPCODE_RC_ATOMIC_WRITE;
 	b.ackreq = true;
 	b.ext.reth.va = wqe->remote_addr;
@@ -364,13 +388,13 @@ static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
 static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
 	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM;
-	struct rox_burst b;
+	struct rox_burst b = {};
 	int err;
 
 	err = rox_send_pages(qp, wqe, index, 0, wqe->length);
 	if (err)
 		return err;
-	rox_burst_init(qp, &b, rox_wqe_psn(wqe));
+	rox_request_begin(qp, rox_wqe_psn(wqe), &b);
 	b.follow = follow;
 	b.path = &wqe->ah->path;
 	b.dqpn = wqe->remote_qpn;
@@ -384,7 +408,7 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
 	return rox_xmit_single(qp, wqe, index, &b);
 }
 
-/* @bursts: so many may follow in this run, this one included */
+/* @bursts: how many bursts this run may send, including this one */
 static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int bursts)
 {
 	u32 follow = rox_run_follow(qp, wqe, bursts);
@@ -398,17 +422,22 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int 
 	if (unlikely(rox_wqe_is_atomic_write(wqe)))
 		return rox_xmit_atomic_write(qp, wqe, index);
 	return rox_xmit_message(qp, wqe, index,
-				rox_is_rc(qp) ? rox_window_room(qp) : wqe->npkts, follow);
+				rox_cc_most(qp, rox_is_rc(qp) ? rox_cc_room(qp) : wqe->npkts),
+				follow);
 }
 
-/* Packets of @wqe that lie behind una, and were sent: @most of them again. Return: how many. */
+/*
+ * Retransmits up to @most packets of @wqe, from una on, that were sent already.
+ * Return: number of packets.
+ */
 static u32 rox_resend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most)
 {
 	u32 from = max(rox_psn_diff(qp->send.una, wqe->first_psn), 0);
 	u32 sent = wqe->sent, to = min(sent, from + most), again;
 
 	wqe->sent = from;
-	while (wqe->sent < to && !rox_xmit_message(qp, wqe, index, to - wqe->sent, 0))
+	while (wqe->sent < to && rox_side_has_room(&qp->send.side) &&
+	       !rox_xmit_message(qp, wqe, index, to - wqe->sent, 0))
 		;
 	again = wqe->sent - from;
 	wqe->sent = sent;
@@ -416,7 +445,7 @@ static u32 rox_resend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u3
 	return again;
 }
 
-/* SENDs and WRITEs of which packets are out. */
+/* Is it a SEND or WRITE of which packets were sent? */
 static bool rox_wqe_resends(const struct rox_swqe *wqe)
 {
 	return !wqe->status && wqe->sent && !rox_wqe_is_answered(wqe) && !rox_wqe_is_local(wqe);
@@ -435,6 +464,7 @@ u32 rox_resend(struct rox_qp *qp, u32 most)
 	u32 i, again, n = 0;
 
 	rox_send_iter_end(qp);
+	send->resending = true;
 	for (i = send->tail; i != qp->sq.index && n < most; i++) {
 		wqe = rox_swqe_at(qp, i);
 		if (!rox_wqe_resends(wqe))
@@ -444,13 +474,14 @@ u32 rox_resend(struct rox_qp *qp, u32 most)
 			break;
 		n += again;
 	}
+	send->resending = false;
 	rox_send_iter_end(qp);
 	return n;
 }
 
 /* ---- the loop ---- */
 
-/* Accounts for what was sent of the current WQE and moves on when it is all out. */
+/* Accounts for the burst that was sent, and moves on to the next WQE at the end of a message. */
 static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
 {
 	struct rox_send *send = &qp->send;
@@ -468,29 +499,94 @@ static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
 	send->cur++;
 	if (rox_is_rc(qp))
 		return;
-	/* Unreliable services are done when the packets are out. */
+	/* Messages of unreliable services complete when they are sent. */
 	send->una = psn;
 	rox_retire_tail(qp);
 }
 
+/* How many requests of a READ, or of an ATOMIC, have the PSNs from @from to @to of the WQE? */
+static u32 rox_requests_between(const struct rox_qp *qp, const struct rox_swqe *wqe, u32 from,
+				u32 to)
+{
+	u32 chunk = rox_wqe_is_read(wqe) ? rox_read_chunk_pkts(qp) : 1;
+
+	return DIV_ROUND_UP(to, chunk) - from / chunk;
+}
+
+/* Undoes what was sent of @wqe from @psn on. */
+static void rox_unsend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 psn)
+{
+	u32 keep = max(rox_psn_diff(psn, wqe->first_psn), 0);
+
+	if (wqe->sent <= keep)
+		return;
+	if (rox_wqe_is_answered(wqe))
+		qp->send.rd_atomic -= min(rox_requests_between(qp, wqe, keep, wqe->sent),
+					  qp->send.rd_atomic);
+	wqe->sent = keep;
+}
+
 /*
- * Is it pages on demand that a burst has stopped at? They may also have been taken
- * away since they were asked for: then they are asked for anew.
+ * A queue of this host has refused the packets from @psn on, and nothing was sent after them: the
+ * next run continues at @psn, as if they had not been sent.
+ */
+static void rox_unsend(struct rox_qp *qp, u32 psn)
+{
+	struct rox_send *send = &qp->send;
+	u32 i;
+
+	if (rox_psn_diff(psn, send->una) < 0)
+		psn = send->una;
+	rox_send_iter_end(qp);
+	for (i = send->cur; i != send->tail; i--) {
+		if (i != qp->sq.index)
+			rox_unsend_wqe(qp, rox_swqe_at(qp, i), psn);
+		if (rox_psn_diff(rox_swqe_at(qp, i - 1)->first_psn +
+				 rox_swqe_at(qp, i - 1)->npkts, psn) <= 0)
+			break;
+	}
+	if (i != qp->sq.index)
+		rox_unsend_wqe(qp, rox_swqe_at(qp, i), psn);
+	send->cur = i;
+	send->psn = psn;
+	if (rox_psn_diff(send->max_psn, psn) > 0)
+		send->max_psn = rox_psn_diff(send->run_max, psn) > 0 ? send->run_max : psn;
+	if (rox_psn_diff(send->asked, psn) > 0)
+		send->asked = send->una;
+}
+
+/* A queue of this host has refused packets: the side waits. */
+static noinline void rox_send_refused(struct rox_qp *qp)
+{
+	struct rox_sender *sender = &qp->send.side.sender;
+
+	rox_cc_untime(qp);
+	if (rox_can_send(qp) && qp->send.tail != qp->sq.index)
+		rox_unsend(qp, sender->refused_psn);
+	rox_tx_wait(&qp->ep, sender);
+}
+
+/*
+ * Has a burst stopped because there is enough on this host, or because pages on demand are missing?
+ * If no fault is under way, the pages were invalidated after they were fetched. The next run then
+ * requests them again.
  */
 static bool rox_xmit_waits(struct rox_qp *qp, int err)
 {
 	struct rox_side *side = &qp->send.side;
 
+	if (err == -EBUSY) {
+		rox_tx_wait(&qp->ep, &side->sender);
+		return true;
+	}
 	if (err != -EAGAIN)
 		return false;
-	if (!rox_fault_busy(side)) {
-		set_bit(ilog2(ROX_WORK_RUN), &side->pending);
-		queue_work(rox_wq, &side->work);
-	}
+	if (!rox_fault_busy(&side->pages))
+		rox_side_again(side);
 	return true;
 }
 
-/* Return: bursts that are left of the budget; 0 means that there may be more to send. */
+/* Return: what is left of the budget of bursts. 0: there may be more to send. */
 static int rox_xmit_all(struct rox_qp *qp, int bursts)
 {
 	struct rox_send *send = &qp->send;
@@ -498,7 +594,7 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 	int err;
 
 	while (bursts) {
-		/* A peer without a wire has answered already. */
+		/* A loopback peer may have acknowledged the last burst already. */
 		if (rox_mail_take(qp) && !rox_can_send(qp))
 			break;
 		if (send->cur == qp->sq.index &&
@@ -512,7 +608,10 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 		if (unlikely(rox_wqe_is_local(wqe)) && !wqe->status) {
 			if (!rox_local_run(qp, wqe))
 				break;
-			/* A program that posts as fast as they are done must not keep us here. */
+			/*
+			 * Counts against the budget, so that a program cannot keep us here by
+			 * posting more of them.
+			 */
 			bursts--;
 			continue;
 		}
@@ -521,7 +620,11 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 				rox_count_stall(qp, wqe);
 			break;
 		}
-		/* No PSN is used for WQEs that failed; go on from this one's. */
+		if (!rox_side_has_room(&send->side)) {
+			bursts = 0;
+			break;
+		}
+		/* WQEs that failed were not sent: continue at the PSN of this one. */
 		send->psn = rox_wqe_psn(wqe);
 		err = rox_xmit_wqe(qp, wqe, send->cur, bursts);
 		if (unlikely(err)) {
@@ -531,18 +634,22 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 			continue;
 		}
 		rox_sent(qp, wqe);
+		if (unlikely(send->side.sender.refused)) {
+			rox_send_refused(qp);
+			break;
+		}
 		bursts--;
 	}
 	rox_send_iter_end(qp);
-	/* The answer to the last one: nobody else will look. */
+	/* The ACK for the last burst; no other run would look. */
 	rox_mail_take(qp);
 	return bursts;
 }
 
 /*
- * Is the program to ring the doorbell from now on? Not while somebody watches the
- * queue, or an ACK or the timer will run it again anyway. Return: true if there is
- * work after all.
+ * Requests a doorbell for the next WQE, unless an engine polls the queue, or an ACK or the timer
+ * will run the side anyway.
+ * Return: true if a WQE was posted meanwhile, so that the run continues.
  */
 static bool rox_send_sleep(struct rox_qp *qp)
 {
@@ -557,11 +664,14 @@ static bool rox_send_sleep(struct rox_qp *qp)
 			WRITE_ONCE(ctrl->flags, 0);
 		return false;
 	}
-	if (send->cur != qp->sq.index && send->psn != send->una && send->deadline)
+	if (send->cur != qp->sq.index && send->psn != send->una && send->waits)
 		return false;
-	WRITE_ONCE(ctrl->flags, ROX_RING_NEED_WAKEUP);
-	/* The flag before the look at the producer; the program does it the other way round. */
-	smp_mb();
+	/* Only runs clear the flag. If it is set, an earlier run has set it, with the barrier. */
+	if (READ_ONCE(ctrl->flags) != ROX_RING_NEED_WAKEUP) {
+		WRITE_ONCE(ctrl->flags, ROX_RING_NEED_WAKEUP);
+		/* Sets the flag before reading the producer index; the program does the reverse. */
+		smp_mb();
+	}
 	pending = rox_ring_pending(&qp->sq);
 	if (pending <= 0 || send->cur != qp->sq.index || rox_qp_state(qp) == IB_QPS_SQD)
 		return false;
@@ -569,15 +679,21 @@ static bool rox_send_sleep(struct rox_qp *qp)
 	return true;
 }
 
-/* Return: true if frames are left. */
+/*
+ * Processes at least one frame, if there is one.
+ * Return: true if frames are left.
+ */
 static bool rox_send_frames(struct rox_qp *qp)
 {
+	struct rox_side *side = &qp->send.side;
 	struct sk_buff *skb = NULL;
 	int n;
 
 	rox_mail_take(qp);
 	for (n = 0; n < ROX_RUN_FRAMES && rox_can_send(qp); n++) {
-		skb = rox_side_next_frame(&qp->send.side);
+		if (n && !rox_side_has_room(side))
+			break;
+		skb = rox_side_next_frame(side);
 		if (!skb)
 			break;
 		if (rox_is_rc(qp))
@@ -585,22 +701,42 @@ static bool rox_send_frames(struct rox_qp *qp)
 		consume_skb(skb);
 	}
 	rox_send_iter_end(qp);
-	return skb && !skb_queue_empty(&qp->send.side.rxq);
+	return skb && !skb_queue_empty_lockless(&side->rxq);
 }
 
-/* RTS and SQD. Return: true if the budget was used up. */
+/*
+ * While packets are still in a queue of this host, the peer cannot have answered them. Repeating
+ * them would only make the queue longer. Return: true if the timer was set again for that.
+ */
+static bool rox_send_lingers(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+	u64 now = ktime_get_ns();
+
+	if ((send->waits != ROX_WAIT_ACK && send->waits != ROX_WAIT_PROBE) ||
+	    now < send->deadline || !rox_tx_lingers(&qp->ep))
+		return false;
+	rox_timer_set(qp, send->waits, now + ROX_LINGER_NS);
+	return true;
+}
+
+/* In RTS and SQD. Return: true if the budget was used up. */
 static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 {
 	int bursts = ROX_RUN_BURSTS;
 	bool more = rox_send_frames(qp);
 
-	if ((work & ROX_WORK_TIMEOUT) && rox_can_send(qp))
+	qp->send.run_max = qp->send.max_psn;
+	if ((work & ROX_WORK_TIMEOUT) && rox_can_send(qp) && !rox_send_lingers(qp))
 		rox_retry_timeout(qp);
-	if (unlikely(qp->send.recovery.due) && rox_can_send(qp))
+	if (unlikely(work & ROX_WORK_CNP))
+		rox_cc_cnp(qp);
+	if (unlikely(qp->send.recovery.due) && rox_can_send(qp) &&
+	    rox_side_has_room(&qp->send.side))
 		rox_recovery_send(qp);
 	do {
 		bursts = rox_xmit_all(qp, bursts);
-		/* An error has announced the flush: it is the next run. */
+		/* After an error the next run flushes; it is pending already. */
 		if (!rox_can_send(qp))
 			return false;
 		rox_retry_watch(qp);
@@ -621,7 +757,22 @@ static bool rox_send_work(struct rox_qp *qp, unsigned long work)
 }
 
 /*
- * rox_send_run() - the send side's work: frames, timer, new packets
+ * Packets for this side came with the mark for congestion. The requester decides how fast READ
+ * responses come, so a mark on them is as a CNP to itself.
+ */
+static noinline void rox_send_marked(struct rox_qp *qp)
+{
+	bool reads = qp->send.cc.read_marked;
+
+	if (!rox_cnp_answer(qp))
+		return;
+	qp->send.cc.read_marked = false;
+	if (reads && rox_can_send(qp))
+		rox_cc_cnp(qp);
+}
+
+/*
+ * rox_send_run() - runs the send side: received frames, timer, new packets
  *
  * Return: true if the budget was used up.
  */
@@ -630,6 +781,12 @@ bool rox_send_run(struct rox_qp *qp, unsigned long work)
 	bool more = rox_send_work(qp, work);
 
 	rox_xmit_end();
-	rox_kept_release(qp);
+	if (unlikely(READ_ONCE(qp->ep.marked)))
+		rox_send_marked(qp);
+	if (unlikely(qp->send.side.sender.refused)) {
+		rox_send_refused(qp);
+		more = false;
+	}
+	rox_kept_settle(qp);
 	return more;
 }

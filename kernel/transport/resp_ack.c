@@ -17,21 +17,9 @@ u8 rox_ack_syndrome(struct rox_qp *qp)
 	return ROX_AETH_ACK | rox_credit_encode(posted);
 }
 
-void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 psn)
-{
-	memset(b, 0, sizeof(*b));
-	b->qp = qp;
-	b->path = &qp->path;
-	b->dqpn = qp->attr.dest_qp_num;
-	b->pkey = READ_ONCE(*qp->pkey);
-	b->psn = psn;
-	b->mtu = qp->mtu;
-	b->npkts = 1;
-}
-
 static void rox_aeth_send(struct rox_qp *qp, u8 syndrome, u32 psn)
 {
-	struct rox_burst b;
+	struct rox_burst b = {};
 
 	rox_burst_init(qp, &b, psn);
 	b.op_first = qp->service | IB_OPCODE_ACKNOWLEDGE;
@@ -47,7 +35,7 @@ void rox_ack_send(struct rox_qp *qp)
 	rox_aeth_send(qp, rox_ack_syndrome(qp), rox_psn_add(qp->recv.epsn, ROX_PSN_MASK));
 }
 
-/* A NAK at @psn acknowledges all before it, so an ACK that is due is not sent. */
+/* A NAK with @psn also acknowledges all packets before, so no ACK is due. */
 void rox_nak_send(struct rox_qp *qp, u8 syndrome, u32 psn)
 {
 	qp->recv.ack_due = false;

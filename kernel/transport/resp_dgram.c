@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Responder of the services without acknowledges. IBTA volume 1, 9.8.2 (UC: a
- * gap costs the message, not the connection), 9.8.3 (UD), 9.9.3 (errors).
+ * Responder of the unreliable services. IBTA volume 1, 9.8.2 (UC: a gap loses the message but
+ * does not end the connection), 9.8.3 (UD), 9.9.3 (errors).
  *
- * 9.9.3 has a message that is longer than its receive end in a local error. Here
- * it is dropped and counted, and the receive waits for the next message: no packet,
- * which anybody may have sent, puts a QP of these services into ERR.
+ * 9.9.3 has a message that is longer than its receive end in a local error. Here it is dropped and
+ * counted, and the receive waits for the next message: no packet, which anybody may have sent, puts
+ * a QP of these services into ERR.
  */
 #include <rdma/ib_mad.h>
 
 #include "internal.h"
 
-/* The rest of the message is not looked at; its receive WQE waits for the next. */
+/* Ignores the rest of the message. The next message uses its receive WQE. */
 static void rox_uc_abandon(struct rox_qp *qp)
 {
 	qp->recv.kind = ROX_KIND_NONE;
@@ -25,7 +25,7 @@ static void rox_uc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 	case ROX_V_OK:
 		break;
 	case ROX_V_HOLD:
-		qp->recv.epsn = pkt->bth.psn;
+		rox_expect(qp, pkt->bth.psn);
 		rox_recv_hold(qp, pkt);
 		break;
 	case ROX_V_FATAL:
@@ -50,7 +50,7 @@ void rox_recv_uc(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
 		rox_uc_abandon(qp);
 	}
-	recv->epsn = rox_psn_add(pkt->bth.psn, pkt->npkts);
+	rox_expect(qp, rox_psn_add(pkt->bth.psn, pkt->npkts));
 	if (begins && recv->kind != ROX_KIND_NONE)
 		rox_uc_abandon(qp);
 	if (!begins && recv->kind != pkt->info->kind)
@@ -83,8 +83,23 @@ static bool rox_gsi_length_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
 	return false;
 }
 
+/*
+ * Has the QP itself sent this multicast packet? Another host may use the same QP number, so the
+ * source address is checked, too.
+ */
+static bool rox_mcast_is_own(const struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct in6_addr saddr, daddr;
+
+	if (pkt->bth.dqpn != ROX_QPN_MULTICAST || pkt->ext.deth.sqpn != qp->ibqp.qp_num)
+		return false;
+	rox_pkt_addrs(pkt, &saddr, &daddr);
+	return rox_net_has_addr(&qp->dev->net, &saddr, NULL);
+}
+
 void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	const struct rox_mem_user who = rox_own_memory(qp, qp->ibqp.pd);
 	struct rox_resp *recv = &qp->recv;
 	u32 len = ROX_GRH_LEN + pkt->payload_len;
 	u8 grh[ROX_GRH_LEN];
@@ -95,6 +110,8 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (pkt->info->kind != ROX_KIND_SEND || !rox_qkey_ok(qp, pkt) ||
 	    !rox_gsi_length_ok(qp, pkt))
 		return;
+	if (unlikely(READ_ONCE(qp->ep.marked)) && !pkt->burst)
+		rox_cnp_answer_datagram(qp, pkt);
 	if (unlikely(qp->block_mcast_self) && rox_mcast_is_own(qp, pkt))
 		return;
 	v = rox_recv_take(qp);
@@ -108,13 +125,12 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 		return;
 	}
 	rox_pkt_grh(pkt, grh);
-	rox_iter_init(&it, qp->dev, qp->ibqp.pd, recv->recv->sge, recv->recv->num_sge,
-		      IB_ACCESS_LOCAL_WRITE, qp->user);
+	rox_iter_init(&it, &who, recv->recv->sge, recv->recv->num_sge, IB_ACCESS_LOCAL_WRITE);
 	err = rox_iter_write(&it, grh, sizeof(grh));
 	if (!err && pkt->payload_len)
 		err = rox_pkt_copy(pkt, 0, &it, pkt->payload_len);
 	if (unlikely(err == -EAGAIN) && !rox_pkt_unread(pkt))
-		err = rox_fault_at(&recv->side, &it);
+		err = rox_fault_at(&recv->side.pages, &it);
 	rox_iter_end(&it);
 	if (err == -EAGAIN) {
 		rox_recv_hold(qp, pkt);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests that come before their turn: kept until the packets before them are
- * there, and then executed as if they had come only now. The sender still gets its
- * NAK (IBTA volume 1, 9.7.5.2.4) and begins again at what is missing, but the ACK
- * says that all is there to the next gap: it need not repeat what has arrived.
+ * Early requests: they are stored until the packets before them have arrived and been executed.
+ * The requester gets a NAK for the missing packet (IBTA volume 1, 9.7.5.2.4). When that packet
+ * arrives, the ACK covers all PSNs up to the next gap, so that the requester need not retransmit
+ * what has arrived.
  *
- * What is kept are frames, or runs of consecutive packets of a frame, in a tree by
- * PSN: a peer that sends many small packets out of order costs no long walks. The
- * packets of the tree are all different, and each has been checked.
+ * What is stored are clones of frames, each for a run of consecutive packets, in a tree by PSN.
+ * So many small packets out of order cause no long searches. No packet is stored twice, and each
+ * has been checked.
  */
 #include <linux/rbtree.h>
 #include "internal.h"
 
-/* @skb leaves the tree, and nobody pays for it any more. */
+/* Removes @skb from the tree and uncharges its memory. */
 static void rox_early_remove(struct rox_qp *qp, struct sk_buff *skb)
 {
 	rb_erase(&skb->rbnode, &qp->recv.early);
-	/* It lies where the links and the device of an skb are. */
+	/* The rbnode shares memory with the list links and the device of an skb. */
 	memset(&skb->rbnode, 0, sizeof(skb->rbnode));
 	qp->recv.early_bytes -= skb->truesize;
 	atomic_sub(skb->truesize, &qp->dev->early_bytes);
@@ -35,8 +35,8 @@ static bool rox_early_charge(struct rox_qp *qp, const struct sk_buff *skb)
 }
 
 /*
- * Return: what is kept that begins at @psn or, closest to it, before; NULL if there is
- * nothing. @parent and @link: where in the tree something would go that begins at @psn.
+ * Return: the stored clone whose first PSN is @psn or the closest one before @psn; NULL if there
+ * is none. @parent and @link say where in the tree a clone that begins at @psn would go.
  */
 static struct sk_buff *rox_early_find(struct rox_resp *recv, u32 psn, struct rb_node **parent,
 				      struct rb_node ***link)
@@ -58,13 +58,13 @@ static struct sk_buff *rox_early_find(struct rox_resp *recv, u32 psn, struct rb_
 	return found;
 }
 
-/* Is packet @index of the frame @skb, with @psn, the one behind those of @kept? */
+/* Does packet @index of the frame @skb, with @psn, follow the packets of @kept? */
 static bool rox_early_continues(const struct sk_buff *kept, const struct sk_buff *skb, u32 index,
 				u32 psn)
 {
 	const struct rox_skb_cb *cb = rox_skb_cb(kept);
 
-	/* The clones of a frame have its memory in common, and nothing else has. */
+	/* Only clones of one frame share a head. */
 	return kept->head == skb->head && cb->first + cb->count == index &&
 	       rox_psn_add(cb->psn, cb->count) == psn;
 }
@@ -76,7 +76,7 @@ enum rox_early rox_early_keep(struct rox_qp *qp, const struct rox_pkt *pkt)
 	struct rb_node *parent, **link;
 	struct sk_buff *before, *skb;
 
-	/* Without a wire nothing is lost but for want of memory. */
+	/* Loopback loses packets only for want of memory. */
 	if (pkt->burst || rox_psn_diff(psn, recv->epsn) > ROX_EARLY_PSNS)
 		return ROX_EARLY_LOST;
 	before = rox_early_find(recv, psn, &parent, &link);
@@ -104,7 +104,7 @@ enum rox_early rox_early_keep(struct rox_qp *qp, const struct rox_pkt *pkt)
 	return ROX_EARLY_KEPT;
 }
 
-/* What has come again meanwhile, and was executed, is dropped on the way. */
+/* Drops stored packets that arrived again and were executed. */
 bool rox_early_first_due(struct rox_qp *qp)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -134,7 +134,7 @@ struct sk_buff *rox_early_take(struct rox_qp *qp)
 	struct sk_buff *skb = skb_rb_first(&qp->recv.early);
 
 	rox_early_remove(qp, skb);
-	/* Whether the sender has asked for it or not: it is to learn how far we are. */
+	/* Send an ACK even if the requester asked for none: it is to learn what has arrived. */
 	qp->recv.ack_due = true;
 	return skb;
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Execution of SENDs and WRITEs, for RC, XRC and UC: receive WQEs, placement of the
- * payload, receive completions. IBTA volume 1, 9.7.4 (responder), 9.9.3 (errors).
+ * Executes SENDs and WRITEs of RC, XRC and UC: takes receive WQEs, copies the payload, completes
+ * receives. IBTA volume 1, 9.7.4 (responder), 9.9.3 (errors).
  */
 #include "internal.h"
-#include "../verbs/pkey.h"
 
 /* ---- receive WQEs ---- */
 
@@ -43,17 +42,17 @@ static u16 rox_pkt_vlan(struct rox_qp *qp, const struct rox_pkt *pkt)
 	struct in6_addr saddr, daddr;
 
 	rox_pkt_addrs(pkt, &saddr, &daddr);
-	return rox_gid_vlan(qp->dev, &daddr);
+	return rox_net_gid_vlan(&qp->dev->net, &daddr);
 }
 
-/* Which entry of the P_Key table let the packet in. */
+/* Return: the index in the P_Key table of the packet's P_Key. */
 static u16 rox_pkt_pkey_index(const struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	int index = qp->attr.pkey_index;
 
 	if (qp->ibqp.qp_type == IB_QPT_GSI)
 		index = rox_pkey_find(qp->dev, pkt->bth.pkey);
-	/* It may have gone meanwhile. */
+	/* The entry may have been removed meanwhile. */
 	return index < 0 ? qp->attr.pkey_index : index;
 }
 
@@ -116,9 +115,9 @@ static void rox_recv_flush_srq(struct rox_qp *qp)
 }
 
 /*
- * ERR: the WQE that is held, then the ring's, in order. RQ posts need a doorbell
- * from now on. WQEs of an SRQ stay there.
- * Return: true if there are more, or the program has posted more meanwhile.
+ * In ERR: flushes the current receive WQE, then those of the ring, in order. Requests doorbells
+ * for later posts. WQEs of an SRQ stay there.
+ * Return: true if there are more, or more were posted meanwhile.
  */
 bool rox_recv_flush(struct rox_qp *qp)
 {
@@ -135,7 +134,7 @@ bool rox_recv_flush(struct rox_qp *qp)
 	if (!qp->rq.entries)
 		return false;
 	WRITE_ONCE(qp->rq.ctrl->flags, ROX_RING_NEED_WAKEUP);
-	/* The flag before the look at the producer; the program does it the other way round. */
+	/* Sets the flag before reading the producer index; the program does the reverse. */
 	smp_mb();
 	for (n = min(rox_ring_pending(&qp->rq), ROX_RUN_FLUSHES); n > 0; n--) {
 		rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv);
@@ -146,48 +145,57 @@ bool rox_recv_flush(struct rox_qp *qp)
 
 /* ---- payload ---- */
 
-/* The iterator over the rest of the target of the message under way. */
-static struct rox_iter *rox_recv_iter(struct rox_qp *qp, const struct rox_pkt *pkt)
+/* Sets the iterator to the rest of the target of the current message. */
+static noinline void rox_recv_iter_begin(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	struct rox_iter *it = &recv->iter;
+	struct rox_mem_user who;
 
-	if (recv->iter_valid)
-		return it;
-	if (recv->kind == ROX_KIND_WRITE)
-		rox_iter_init_remote(it, qp, &recv->write, IB_ACCESS_REMOTE_WRITE);
-	else
-		rox_iter_init(it, qp->dev, recv->pd, recv->recv->sge, recv->recv->num_sge,
-			      IB_ACCESS_LOCAL_WRITE, qp->user);
-	/* Without a wire the sender's run, in which this happens, may write there again. */
+	if (recv->kind == ROX_KIND_WRITE) {
+		who = rox_peer_memory(qp);
+		rox_iter_init(it, &who, &recv->write, 1, IB_ACCESS_REMOTE_WRITE);
+	} else {
+		who = rox_own_memory(qp, recv->pd);
+		rox_iter_init(it, &who, recv->recv->sge, recv->recv->num_sge,
+			      IB_ACCESS_LOCAL_WRITE);
+	}
+	/* Loopback: this happens in the sender's run, which may write to the same MR again. */
 	if (!pkt->skb)
-		it->keep = &pkt->burst->qp->send.kept.dst;
+		it->keep = &rox_ep_qp(pkt->burst->from)->send.kept.dst;
 	if (recv->received)
 		rox_iter_seek(it, recv->received);
 	recv->iter_valid = true;
-	return it;
 }
 
-int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt)
+/* Return: the iterator over the rest of the target of the current message. */
+static inline struct rox_iter *rox_recv_iter(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	if (!qp->recv.iter_valid)
+		rox_recv_iter_begin(qp, pkt);
+	return &qp->recv.iter;
+}
+
+/*
+ * Copies the payload to its place, recv.received bytes into the message.
+ * Return: 0, an error of rox_mr_get(), or -EAGAIN if a page is missing.
+ */
+static int rox_recv_place(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_iter *it;
 	int err;
 
 	if (!pkt->payload_len)
 		return 0;
-	err = rox_pkt_copy(pkt, 0, rox_recv_iter(qp, pkt), pkt->payload_len);
+	it = rox_recv_iter(qp, pkt);
+	err = pkt->skb ? rox_pkt_copy(pkt, 0, it, pkt->payload_len) :
+			 rox_local_copy(pkt, 0, it, pkt->payload_len);
 	if (unlikely(err == -EAGAIN) && !rox_pkt_unread(pkt))
-		err = rox_fault_at(&qp->recv.side, &qp->recv.iter);
+		err = rox_fault_at(&qp->recv.side.pages, &qp->recv.iter);
 	return err;
 }
 
-void rox_recv_iter_end(struct rox_qp *qp)
-{
-	if (qp->recv.iter_valid)
-		rox_iter_end(&qp->recv.iter);
-	qp->recv.iter_valid = false;
-}
-
-/* FIRST and MIDDLE are full, LAST has something, and nothing is longer than the MTU. */
+/* FIRST and MIDDLE packets are full, LAST packets not empty, and no packet exceeds the MTU. */
 static bool rox_length_ok(const struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	u32 max = pkt->npkts * qp->mtu;
@@ -222,18 +230,20 @@ static enum rox_verdict rox_send_too_long(struct rox_qp *qp)
 }
 
 /*
- * SEND with invalidate, after its payload is in place. While another QP's burst
- * uses the key, the packet counts as lost and comes again.
+ * Executes the invalidation of a SEND with invalidate, after its payload was copied. If the run
+ * of another QP uses the key, the packet counts as lost and is retransmitted.
  */
 static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
-	/* Neither our place in an MR nor a sender's without a wire must keep it busy. */
+	const struct rox_mem_user who = rox_peer_memory(qp);
+
+	/* Release our own MRs and those of a loopback sender, so that the key is not busy. */
 	rox_recv_iter_end(qp);
 	if (pkt->burst && pkt->burst->src)
 		rox_iter_end(pkt->burst->src);
 	if (!pkt->skb)
-		rox_kept_release_mrs(pkt->burst->qp);
-	switch (rox_key_invalidate(qp, qp->recv.pd, pkt->ext.ieth_rkey)) {
+		rox_kept_drop_mrs(rox_ep_qp(pkt->burst->from));
+	switch (rox_key_invalidate(&who, pkt->ext.ieth_rkey)) {
 	case 0:
 		return ROX_V_OK;
 	case -EBUSY:
@@ -245,7 +255,7 @@ static enum rox_verdict rox_exec_invalidate(struct rox_qp *qp, const struct rox_
 	}
 }
 
-/* The payload waits for pages; the packet will be looked at again, as if it had not come. */
+/* The packet waits for pages on demand. It will be processed again as if it had just arrived. */
 static enum rox_verdict rox_exec_hold(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	rox_recv_iter_end(qp);
@@ -290,7 +300,7 @@ enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 	return rox_recv_complete(qp, IB_WC_SUCCESS, pkt, total);
 }
 
-/* The RETH of a WRITE: may all of it be written? */
+/* Checks the RETH of a WRITE: may all of the range be written? */
 static enum rox_verdict rox_write_begin(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -319,7 +329,7 @@ static enum rox_verdict rox_write_check(struct rox_qp *qp, const struct rox_pkt 
 
 	if (!rox_length_ok(qp, pkt))
 		return ROX_V_INV_REQ;
-	/* What RETH promised and what comes must agree. */
+	/* The payload must match the length in the RETH. */
 	if (last ? pkt->payload_len != left : pkt->payload_len >= left)
 		return ROX_V_INV_REQ;
 	return ROX_V_OK;
@@ -335,7 +345,7 @@ enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt)
 
 	if (v)
 		return v;
-	/* A missing receive is found before anything is written. */
+	/* A missing receive must be found before anything is written. */
 	if (imm) {
 		v = rox_recv_take(qp);
 		if (v)

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Execution of READs, ATOMICs and ATOMIC WRITEs, and their repetition for a
- * requester that lost the answer. IBTA volume 1, 9.7.5.1.3 (duplicates), 9.4.5
- * (atomics), A19.4 (ATOMIC WRITE).
+ * Executes READs, ATOMICs and ATOMIC WRITEs, and repeats the response if the requester lost it.
+ * IBTA volume 1, 9.7.5.1.3 (duplicates), 9.4.5 (atomics), A19.4 (ATOMIC WRITE).
  */
 #include <linux/atomic.h>
 #include "internal.h"
-#include "../verbs/odp.h"
 
 /* ---- READ ---- */
 
-/* The sources of one burst of responses. */
+/* Fills in the opcodes and the AETH of a burst of responses. */
 static void rox_read_opcodes(struct rox_qp *qp, struct rox_burst *b)
 {
 	struct rox_read_job *job = &qp->recv.read;
@@ -30,20 +28,31 @@ static void rox_read_opcodes(struct rox_qp *qp, struct rox_burst *b)
 	b->op_last = last;
 }
 
+/* A queue of this host has refused some packets: the next burst begins with them. */
+static void rox_read_refused(struct rox_qp *qp)
+{
+	struct rox_read_job *job = &qp->recv.read;
+
+	job->sent += rox_psn_diff(qp->recv.side.sender.refused_psn, job->psn);
+	job->psn = qp->recv.side.sender.refused_psn;
+}
+
 static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
 {
 	struct rox_read_job *job = &qp->recv.read;
 	u32 offset = job->sent * qp->mtu;
-	struct rox_burst b;
+	struct rox_burst b = {};
 	int err;
 
 	rox_burst_init(qp, &b, job->psn);
 	b.npkts = min(job->npkts - job->sent, ROX_BURST_BYTES / qp->mtu);
 	b.len = min(job->len - offset, b.npkts * qp->mtu);
+	b.resends = true;
+	b.sender = &qp->recv.side.sender;
 	if (b.len)
 		b.src = it;
 	if (unlikely(job->odp) && b.len) {
-		err = rox_fault_ready(&qp->recv.side, it, b.len);
+		err = rox_fault_ready(&qp->recv.side.pages, it, b.len);
 		if (err)
 			return err;
 	}
@@ -51,32 +60,45 @@ static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
 	err = rox_xmit(&b);
 	if (err)
 		return err;
+	rox_side_moved(&qp->recv.side, b.len);
+	if (unlikely(b.sender->refused)) {
+		rox_read_refused(qp);
+		return -EBUSY;
+	}
 	job->psn = rox_psn_add(job->psn, b.npkts);
 	job->sent += b.npkts;
 	return 0;
 }
 
-int rox_read_continue(struct rox_qp *qp, int bursts)
+int rox_read_responses(struct rox_qp *qp, int bursts)
 {
 	struct rox_read_job *job = &qp->recv.read;
+	struct rox_mem_user who;
 	struct rox_iter it;
 	int err;
 
-	if (!job->active)
-		return bursts;
+	if (!rox_side_has_room(&qp->recv.side))
+		return 0;
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_read_resume(qp);
-	rox_iter_init_remote(&it, qp, &job->sge, IB_ACCESS_REMOTE_READ);
+	who = rox_peer_memory(qp);
+	rox_iter_init(&it, &who, &job->sge, 1, IB_ACCESS_REMOTE_READ);
 	if (job->sent)
 		rox_iter_seek(&it, (u64)job->sent * qp->mtu);
 	while (bursts && job->active) {
+		if (!rox_side_has_room(&qp->recv.side)) {
+			bursts = 0;
+			break;
+		}
 		err = rox_read_burst(qp, &it);
-		if (unlikely(err == -EAGAIN)) {
+		if (unlikely(err == -EAGAIN || err == -EBUSY)) {
+			if (err == -EBUSY)
+				rox_tx_wait(&qp->ep, &qp->recv.side.sender);
 			bursts = 0;
 			break;
 		}
 		if (unlikely(err)) {
-			/* The MR went away after the check. */
+			/* The MR was deregistered or invalidated after the check. */
 			job->active = false;
 			rox_qp_count(qp, ROX_CNT_RESP_REM_ACCESS);
 			rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_ACCESS, job->psn);
@@ -91,15 +113,16 @@ int rox_read_continue(struct rox_qp *qp, int bursts)
 	return bursts;
 }
 
-/* @odp: set if the pages are on demand */
+/* May the memory be read? @odp: set if it is on demand */
 static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len, bool *odp)
 {
+	const struct rox_mem_user who = rox_peer_memory(qp);
 	struct rox_mr *mr;
 
 	*odp = false;
 	if (!len)
 		return true;
-	mr = rox_mr_get_remote(qp, rkey, va, len, IB_ACCESS_REMOTE_READ);
+	mr = rox_mr_get(&who, rkey, va, len, IB_ACCESS_REMOTE_READ);
 	if (IS_ERR(mr))
 		return false;
 	*odp = mr->type == ROX_MR_ODP;
@@ -125,7 +148,10 @@ static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn
 		rox_xrc_read_begin(qp);
 }
 
-/* For a request in its turn, whose answer acknowledges what came before. */
+/*
+ * Return: a new entry of recv->res for a request in sequence. The response acknowledges all
+ * requests before it, so no ACK is due.
+ */
 static struct rox_rd_res *rox_res_new(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -159,16 +185,16 @@ enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	res->va = pkt->ext.reth.va;
 	res->len = pkt->ext.reth.len;
 	res->msn = recv->msn;
-	recv->epsn = rox_psn_add(recv->epsn, res->npkts);
+	rox_expect(qp, rox_psn_add(recv->epsn, res->npkts));
 	return ROX_V_OK;
 }
 
 /* ---- ATOMIC ---- */
 
-/* The one packet that answers @res. */
+/* Sends the one packet that answers @res. */
 static void rox_res_reply(struct rox_qp *qp, const struct rox_rd_res *res, u8 opcode)
 {
-	struct rox_burst b;
+	struct rox_burst b = {};
 
 	rox_burst_init(qp, &b, res->first_psn);
 	b.op_first = opcode;
@@ -183,7 +209,7 @@ static void rox_atomic_reply(struct rox_qp *qp, const struct rox_rd_res *res)
 	rox_res_reply(qp, res, qp->service | IB_OPCODE_ATOMIC_ACKNOWLEDGE);
 }
 
-/* Atomic with regard to the host's CPUs as well. */
+/* Also atomic with regard to the CPUs of the host. */
 static u64 rox_atomic_do(atomic64_t *target, const struct rox_pkt *pkt)
 {
 	if (pkt->info->kind == ROX_KIND_CMP_SWAP)
@@ -192,21 +218,22 @@ static u64 rox_atomic_do(atomic64_t *target, const struct rox_pkt *pkt)
 	return atomic64_fetch_add(pkt->ext.atomic.swap_add, target);
 }
 
-/* Pages on demand: where @p is, or what to do until they are there. */
+/* Pages on demand: sets @p to the kernel address of @va, or requests the page if it is missing. */
 static noinline enum rox_verdict rox_atomic_on_demand(struct rox_qp *qp, const struct rox_mr *mr,
 						      u32 rkey, u64 va, int access, void **p)
 {
+	const struct rox_mem_user who = rox_peer_memory(qp);
 	size_t len = sizeof(u64);
 
 	*p = rox_odp_map(mr, va, access, &len);
 	if (*p)
 		return (uintptr_t)*p & 7 ? ROX_V_INV_REQ : ROX_V_OK;
-	if (rox_fault_in(&qp->recv.side, rkey, va, sizeof(u64), access) == -EAGAIN)
+	if (rox_fault_in(&qp->recv.side.pages, &who, rkey, va, sizeof(u64), access) == -EAGAIN)
 		return ROX_V_HOLD;
 	return ROX_V_REM_ACCESS;
 }
 
-/* Where the eight bytes at @va are, if an instruction can reach them at once. */
+/* Sets @p to the kernel address of @va, if the eight bytes are aligned and in one block. */
 static enum rox_verdict rox_atomic_target(struct rox_qp *qp, const struct rox_mr *mr, u32 rkey,
 					  u64 va, int access, void **p)
 {
@@ -215,12 +242,13 @@ static enum rox_verdict rox_atomic_target(struct rox_qp *qp, const struct rox_mr
 	if (unlikely(mr->type == ROX_MR_ODP))
 		return rox_atomic_on_demand(qp, mr, rkey, va, access, p);
 	*p = rox_mr_map(mr, va, &len);
-	/* An IOVA that is aligned where its memory is not. */
+	/* The IOVA may be aligned although the memory is not. */
 	return len < sizeof(u64) || (uintptr_t)*p & 7 ? ROX_V_INV_REQ : ROX_V_OK;
 }
 
 enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	const struct rox_mem_user who = rox_peer_memory(qp);
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res;
 	enum rox_verdict v;
@@ -231,8 +259,8 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_ATOMIC) || !recv->num_res ||
 	    pkt->payload_len || (pkt->ext.atomic.va & 7))
 		return ROX_V_INV_REQ;
-	mr = rox_mr_get_remote(qp, pkt->ext.atomic.rkey, pkt->ext.atomic.va, sizeof(u64),
-			       IB_ACCESS_REMOTE_ATOMIC);
+	mr = rox_mr_get(&who, pkt->ext.atomic.rkey, pkt->ext.atomic.va, sizeof(u64),
+			IB_ACCESS_REMOTE_ATOMIC);
 	if (IS_ERR(mr))
 		return ROX_V_REM_ACCESS;
 	v = rox_atomic_target(qp, mr, pkt->ext.atomic.rkey, pkt->ext.atomic.va,
@@ -245,7 +273,7 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	res->orig = rox_atomic_do(p, pkt);
 	rox_mr_put(mr);
 	recv->msn = rox_psn_add(recv->msn, 1);
-	recv->epsn = rox_psn_add(recv->epsn, 1);
+	rox_expect(qp, rox_psn_add(recv->epsn, 1));
 	res->msn = recv->msn;
 	rox_atomic_reply(qp, res);
 	return ROX_V_OK;
@@ -253,13 +281,16 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 
 /* ---- ATOMIC WRITE ---- */
 
-/* As to a READ of nothing. */
+/* The response is that to a READ of length 0. */
 static void rox_atomic_write_reply(struct rox_qp *qp, const struct rox_rd_res *res)
 {
 	rox_res_reply(qp, res, IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY);
 }
 
-/* Whoever reads the eight bytes sees all of them, and after them what was written before. */
+/*
+ * Writes the eight bytes in one access. Whoever reads them also sees the data of the WRITEs
+ * before.
+ */
 static enum rox_verdict rox_atomic_write_do(struct rox_qp *qp, struct rox_mr *mr,
 					    const struct rox_pkt *pkt)
 {
@@ -273,13 +304,14 @@ static enum rox_verdict rox_atomic_write_do(struct rox_qp *qp, struct rox_mr *mr
 		return v;
 	if (rox_pkt_read(pkt, &value, sizeof(value)))
 		return rox_pkt_unread(pkt) ? ROX_V_HOLD : ROX_V_INV_REQ;
-	/* After the bytes of the WRITEs before it; its readers have their own barrier. */
+	/* After the data of earlier WRITEs; pairs with a barrier of the reader. */
 	smp_store_release((u64 *)p, value);
 	return ROX_V_OK;
 }
 
 enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
+	const struct rox_mem_user who = rox_peer_memory(qp);
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res;
 	struct rox_mr *mr;
@@ -290,8 +322,8 @@ enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *
 	    pkt->ext.reth.len != sizeof(u64) || pkt->payload_len != sizeof(u64) ||
 	    (pkt->ext.reth.va & 7))
 		return ROX_V_INV_REQ;
-	mr = rox_mr_get_remote(qp, pkt->ext.reth.rkey, pkt->ext.reth.va, sizeof(u64),
-			       IB_ACCESS_REMOTE_WRITE);
+	mr = rox_mr_get(&who, pkt->ext.reth.rkey, pkt->ext.reth.va, sizeof(u64),
+			IB_ACCESS_REMOTE_WRITE);
 	if (IS_ERR(mr))
 		return ROX_V_REM_ACCESS;
 	v = rox_atomic_write_do(qp, mr, pkt);
@@ -300,7 +332,7 @@ enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *
 		return v;
 	res = rox_res_new(qp, pkt);
 	recv->msn = rox_psn_add(recv->msn, 1);
-	recv->epsn = rox_psn_add(recv->epsn, 1);
+	rox_expect(qp, rox_psn_add(recv->epsn, 1));
 	res->msn = recv->msn;
 	rox_atomic_write_reply(qp, res);
 	return ROX_V_OK;
@@ -308,7 +340,7 @@ enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *
 
 /* ---- duplicates ---- */
 
-/* The newest: PSNs come again, and what is kept has no age. */
+/* Return: the newest match, because PSNs are reused and entries do not expire. */
 static struct rox_rd_res *rox_res_find(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -324,20 +356,25 @@ static struct rox_rd_res *rox_res_find(struct rox_qp *qp, const struct rox_pkt *
 	return NULL;
 }
 
-/* A repeated READ may ask for the rest of what it asked for at first, nothing else. */
+/*
+ * A repeated READ must be the same, or the rest of the original one from some packet on. If its
+ * memory is no longer readable, it is dropped and not refused: it may be late, and the requester
+ * may have had its response long ago.
+ */
 static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_rd_res *res = rox_res_find(qp, pkt);
 	u64 skipped;
 	bool odp;
 
-	/* Without a PD: the SRQ is gone. */
+	/* XRC: without a PD the SRQ is gone. */
 	if (!res || !qp->recv.pd)
 		return;
 	skipped = (u64)((pkt->bth.psn - res->first_psn) & ROX_PSN_MASK) * qp->mtu;
 	if (pkt->ext.reth.rkey != res->rkey || pkt->ext.reth.va != res->va + skipped ||
 	    skipped + pkt->ext.reth.len > res->len)
 		return;
+	rox_tx_missing(&qp->ep, &qp->path, &qp->recv.side.sender, pkt->bth.psn);
 	if (rox_read_allowed(qp, res->rkey, pkt->ext.reth.va, pkt->ext.reth.len, &odp))
 		rox_read_start(qp, pkt, res->msn, odp);
 }
@@ -363,7 +400,7 @@ void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt)
 			rox_atomic_write_reply(qp, res);
 		break;
 	default:
-		/* It was executed: say so again. */
+		/* It has been executed: acknowledge it again. */
 		qp->recv.ack_due = true;
 		break;
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Responder: order of requests, dispatch, and what goes back. IBTA volume 1,
- * 9.7.4.1 (validation), 9.7.5.2.4 (NAK for a sequence error), 9.9.3 (errors).
+ * Responder: checks the order of requests, dispatches them, and sends ACKs and NAKs. IBTA volume
+ * 1, 9.7.4.1 (validation), 9.7.5.2.4 (NAK for a sequence error), 9.9.3 (errors).
  */
 #include "internal.h"
 
@@ -12,8 +12,9 @@ static void rox_gap_nak(struct rox_qp *qp)
 }
 
 /*
- * @pkt has come, or lies here, and the expected one is missing. It may be in what
- * this run has yet to look at: the network has changed their order.
+ * The expected packet is missing, and @pkt is a later one. On UDP the NAK is sent at the end of
+ * the run, because the network may have changed the order and the missing packet may be among
+ * those that the run has yet to process.
  */
 static void rox_gap(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
@@ -25,10 +26,10 @@ static void rox_gap(struct rox_qp *qp, const struct rox_pkt *pkt)
 }
 
 /*
- * A packet after the expected one: one NAK for the gap. Packets behind the gap
- * come in ascending order; when the order goes back, the sender has begun anew
- * and has lost a packet again. One that was not there the first time may also
- * have been overtaken on the way: that one says nothing.
+ * A packet after the expected one: sends one NAK for the gap. Packets behind a gap arrive in
+ * ascending order. If the order goes back, the requester has gone back and a packet was lost
+ * again: NAK once more. A packet that was not stored before may also have been overtaken by
+ * others; it causes no NAK.
  */
 static void rox_out_of_sequence(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
@@ -43,7 +44,7 @@ static void rox_out_of_sequence(struct rox_qp *qp, const struct rox_pkt *pkt)
 		recv->ooo_psn = pkt->bth.psn;
 }
 
-/* FIRST and ONLY begin a message, MIDDLE and LAST go on with one of their kind. */
+/* FIRST and ONLY begin a message; MIDDLE and LAST continue one of the same kind. */
 static bool rox_order_ok(const struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	if (pkt->info->flags & ROX_OP_FIRST)
@@ -78,7 +79,7 @@ static enum rox_verdict rox_execute(struct rox_qp *qp, const struct rox_pkt *pkt
 	}
 	if (v)
 		return v;
-	qp->recv.epsn = rox_psn_add(qp->recv.epsn, pkt->npkts);
+	rox_expect(qp, rox_psn_add(qp->recv.epsn, pkt->npkts));
 	if (pkt->info->flags & ROX_OP_LAST)
 		qp->recv.msn = rox_psn_add(qp->recv.msn, 1);
 	if (pkt->bth.ackreq)
@@ -87,8 +88,7 @@ static enum rox_verdict rox_execute(struct rox_qp *qp, const struct rox_pkt *pkt
 }
 
 /*
- * What ends the connection: the NAK, the event, and ERR. There is no event where
- * a receive completion has said what went wrong.
+ * Ends the connection: NAK, event, ERR. No event is raised if a receive completion has the error.
  */
 static void rox_refuse(struct rox_qp *qp, enum rox_verdict v)
 {
@@ -119,7 +119,7 @@ static void rox_refuse(struct rox_qp *qp, enum rox_verdict v)
 	}
 }
 
-/* The first packet that is accepted before the program has gone to RTS. */
+/* In RTR, raises IB_EVENT_COMM_EST for the first packet that is accepted. */
 void rox_established(struct rox_qp *qp)
 {
 	if (qp->recv.comm_est)
@@ -129,7 +129,7 @@ void rox_established(struct rox_qp *qp)
 		rox_qp_event(qp, IB_EVENT_COMM_EST);
 }
 
-/* What is to be done about a request that was in sequence. */
+/* Acts on the result of a request that was in sequence. */
 static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum rox_verdict v)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -138,7 +138,7 @@ static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 	case ROX_V_OK:
 		break;
 	case ROX_V_RNR:
-		/* What follows is out of sequence and needs no NAK of its own. */
+		/* The packets that follow are out of sequence and need no NAK of their own. */
 		recv->nak_sent = true;
 		recv->ooo_psn = pkt->bth.psn;
 		rox_qp_count(qp, ROX_CNT_RNR_NAK_SENT);
@@ -148,7 +148,10 @@ static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 		rox_recv_hold(qp, pkt);
 		break;
 	case ROX_V_DROP:
-		/* The sender need not repeat what lies here, and then nobody misses this one. */
+		/*
+		 * This packet counts as lost. The requester may not notice, because early
+		 * requests after it are stored here: send a NAK.
+		 */
 		if (!RB_EMPTY_ROOT(&recv->early))
 			rox_gap(qp, pkt);
 		break;
@@ -158,25 +161,12 @@ static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 	}
 }
 
-static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
+/* The expected packet is there, or a burst that begins with it. */
+static void rox_recv_expected(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
-	s32 ahead = rox_psn_diff(pkt->bth.psn, recv->epsn);
-	struct rox_pkt rest;
 	enum rox_verdict v;
 
-	if (unlikely(ahead > 0)) {
-		rox_out_of_sequence(qp, pkt);
-		return;
-	}
-	if (ahead < 0 && ahead + (s32)pkt->npkts <= 0) {
-		rox_exec_duplicate(qp, pkt);
-		return;
-	}
-	if (unlikely(ahead < 0)) {
-		rox_pkt_skip(pkt, -ahead, &rest);
-		pkt = &rest;
-	}
 	rox_established(qp);
 	recv->nak_sent = false;
 	recv->nak_due = false;
@@ -185,10 +175,34 @@ static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_rc_verdict(qp, pkt, v);
 }
 
+/* A burst of which @done packets have been executed. */
+static noinline void rox_recv_rest(struct rox_qp *qp, const struct rox_pkt *pkt, u32 done)
+{
+	struct rox_pkt rest;
+
+	rox_pkt_skip(pkt, done, &rest);
+	rox_recv_expected(qp, &rest);
+}
+
+static void rox_recv_rc(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	s32 ahead = rox_psn_diff(pkt->bth.psn, qp->recv.epsn);
+
+	if (likely(!ahead))
+		rox_recv_expected(qp, pkt);
+	else if (ahead > 0)
+		rox_out_of_sequence(qp, pkt);
+	else if (ahead + (s32)pkt->npkts <= 0)
+		rox_exec_duplicate(qp, pkt);
+	else
+		rox_recv_rest(qp, pkt, -ahead);
+}
+
 void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn,
 			    pkt->npkts, pkt->payload_len);
+	rox_side_moved(&qp->recv.side, pkt->payload_len);
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_enter(qp, pkt);
 	if (rox_is_rc(qp))
@@ -203,7 +217,7 @@ void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 
-	/* The sender still has it, and will see to it. */
+	/* Loopback: the sender has the packet and sends a copy. */
 	if (!pkt->skb) {
 		pkt->burst->again = true;
 		return;
@@ -211,21 +225,25 @@ void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (pkt != &recv->held)
 		recv->held = *pkt;
 	recv->holding = true;
+	rox_side_hold(&recv->side);
 }
 
-/* What was held gets another chance. Return: bursts that are left. */
+/*
+ * Processes the held packet again, if its pages have been fetched.
+ * Return: what is left of @bursts.
+ */
 static int rox_recv_held(struct rox_qp *qp, int bursts)
 {
 	struct rox_resp *recv = &qp->recv;
 
-	if (rox_fault_busy(&recv->side))
+	if (rox_fault_busy(&recv->side.pages))
 		return 0;
 	recv->holding = false;
 	rox_recv_packet(qp, &recv->held);
 	return rox_read_continue(qp, bursts);
 }
 
-/* The rest of the frame in recv->rx comes after what was kept. */
+/* Puts the rest of the frame in recv->rx back into the queue; early requests come first. */
 static void rox_recv_put_back(struct rox_qp *qp)
 {
 	struct rox_rx *rx = &qp->recv.rx;
@@ -237,11 +255,25 @@ static void rox_recv_put_back(struct rox_qp *qp)
 	rx->skb = NULL;
 }
 
+/* Joins the packets of the frame in recv->rx that continue @pkt, if it is the expected one. */
+static inline void rox_recv_join(struct rox_qp *qp, struct rox_pkt *pkt)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	if (pkt->info->flags & (ROX_OP_FIRST | ROX_OP_LAST) || pkt->bth.psn != recv->epsn ||
+	    pkt->info->kind != recv->kind)
+		return;
+	if (recv->kind == ROX_KIND_WRITE)
+		rox_rx_join(&recv->rx, pkt, recv->left);
+	else if (recv->have_recv)
+		rox_rx_join(&recv->rx, pkt, recv->recv->length - recv->received);
+}
+
 /*
- * The packets of the frame in recv->rx, until it is used up, a READ needs more
- * bursts than are left, or a packet needs pages; then the frame waits. So it does
- * when the turn of a packet has come that was kept.
- * Return: bursts that are left.
+ * Processes the packets of the frame in recv->rx until it has no more. The rest of the frame
+ * waits if a READ needs more bursts than are left, or if a packet is held. It goes back into the
+ * queue if it is the turn of an early request.
+ * Return: what is left of @bursts.
  */
 static int rox_recv_frame(struct rox_qp *qp, int bursts)
 {
@@ -257,6 +289,7 @@ static int rox_recv_frame(struct rox_qp *qp, int bursts)
 		}
 		if (!rox_rx_next(rx, &pkt))
 			break;
+		rox_recv_join(qp, &pkt);
 		rox_recv_packet(qp, &pkt);
 		bursts = rox_read_continue(qp, bursts);
 	}
@@ -265,7 +298,7 @@ static int rox_recv_frame(struct rox_qp *qp, int bursts)
 	return bursts;
 }
 
-/* Puts the next frame into recv->rx if there is none. */
+/* Puts the next frame into recv->rx, unless there is one. Return: false if there is none. */
 static bool rox_recv_next_frame(struct rox_qp *qp)
 {
 	struct sk_buff *skb;
@@ -288,7 +321,10 @@ void rox_recv_purge(struct rox_qp *qp)
 	rox_side_purge(&qp->recv.side);
 }
 
-/* What is due at the end of a run. Before the answer to a READ it would call it lost. */
+/*
+ * Sends the ACK or NAK that is due at the end of a run. While READ responses are being sent, an
+ * ACK would make the requester think that they were lost.
+ */
 static void rox_recv_answer(struct rox_qp *qp)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -301,7 +337,10 @@ static void rox_recv_answer(struct rox_qp *qp)
 		rox_ack_send(qp);
 }
 
-/* READ responses under way, then frames. Return: true if the budget was used up. */
+/*
+ * Continues READ responses, then processes frames.
+ * Return: true if the budget was used up.
+ */
 static bool rox_recv_work(struct rox_qp *qp)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -310,21 +349,27 @@ static bool rox_recv_work(struct rox_qp *qp)
 	if (rox_can_receive(qp))
 		bursts = unlikely(recv->holding) ? rox_recv_held(qp, bursts) :
 						   rox_read_continue(qp, bursts);
-	while (bursts && frames++ < ROX_RUN_FRAMES && rox_can_receive(qp) &&
-	       rox_recv_next_frame(qp))
+	/* At least one frame, for which this run may have been started. */
+	while (bursts && frames < ROX_RUN_FRAMES && rox_can_receive(qp) &&
+	       (!frames || rox_side_has_room(&recv->side)) && rox_recv_next_frame(qp)) {
 		bursts = rox_recv_frame(qp, bursts);
+		frames++;
+	}
 	rox_recv_iter_end(qp);
 	if (rox_can_receive(qp)) {
 		rox_recv_answer(qp);
-		return (recv->read.active || recv->rx.skb || rox_early_due(qp) ||
-			!skb_queue_empty(&recv->side.rxq)) && !rox_fault_busy(&recv->side);
+		if (rox_fault_busy(&recv->side.pages) ||
+		    (recv->read.active && rox_tx_waits(&recv->side.sender)))
+			return false;
+		return recv->read.active || recv->rx.skb || rox_early_due(qp) ||
+		       !skb_queue_empty_lockless(&recv->side.rxq);
 	}
 	rox_recv_purge(qp);
 	return rox_qp_state(qp) == IB_QPS_ERR && rox_recv_flush(qp);
 }
 
 /*
- * rox_recv_run() - the receive side's work
+ * rox_recv_run() - runs the receive side: READ responses and received frames
  *
  * Return: true if the budget was used up.
  */
@@ -334,5 +379,7 @@ bool rox_recv_run(struct rox_qp *qp, unsigned long work)
 
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_leave(qp);
+	if (unlikely(READ_ONCE(qp->ep.marked)))
+		rox_cnp_answer(qp);
 	return more;
 }

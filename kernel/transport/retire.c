@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The end of send WQEs: completions in order, flush, drop.
- */
+/* Completing send WQEs, in order; flush and drop. */
 #include "internal.h"
 
 static void rox_send_cqe(struct rox_qp *qp, u64 wr_id, u8 wc_opcode, u8 status, u32 byte_len)
@@ -24,7 +22,7 @@ static void rox_send_cqe(struct rox_qp *qp, u64 wr_id, u8 wc_opcode, u8 status, 
 		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
 }
 
-/* The place in the ring is free before the program can see the completion. */
+/* Frees the entry of the ring before the program can see the completion. */
 static void rox_send_advance_tail(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
@@ -32,7 +30,7 @@ static void rox_send_advance_tail(struct rox_qp *qp)
 	if (send->cur == send->tail)
 		send->cur++;
 	send->tail++;
-	/* With the copy of the WQE before it: the program may overwrite the entry. */
+	/* Orders the copy of the WQE before the index; then the program may overwrite the entry. */
 	smp_store_release(&qp->sq.ctrl->consumer, send->tail);
 }
 
@@ -51,13 +49,13 @@ static void rox_retire_one(struct rox_qp *qp)
 		rox_send_cqe(qp, wr_id, opcode, status, len);
 }
 
-/* Has the WQE been done before its turn to complete? */
+/* Is the oldest WQE a local operation that was executed before its turn to complete? */
 static bool rox_tail_is_done(const struct rox_qp *qp)
 {
 	return qp->send.tail != qp->sq.index && rox_swqe_at(qp, qp->send.tail)->done;
 }
 
-/* With one that succeeds complete those behind it that are done. */
+/* If it succeeds, also completes the local operations after it that have been executed. */
 void rox_retire_tail(struct rox_qp *qp)
 {
 	bool failed;
@@ -81,7 +79,7 @@ void rox_retire_failed(struct rox_qp *qp)
 		rox_qp_send_queue_error(qp);
 }
 
-/* WQEs that were never copied: only their wr_id counts. What is left is for the next run. */
+/* Flushes WQEs that were not copied: only wr_id is needed. The next run flushes what is left. */
 static void rox_send_flush_ring(struct rox_qp *qp)
 {
 	struct rox_send_wqe hdr;
@@ -89,7 +87,7 @@ static void rox_send_flush_ring(struct rox_qp *qp)
 
 	for (; pending > 0; pending--) {
 		rox_ring_copy(&qp->sq, 0, 0, &hdr, sizeof(hdr));
-		qp->sq.index++;
+		WRITE_ONCE(qp->sq.index, qp->sq.index + 1);
 		rox_send_advance_tail(qp);
 		rox_send_cqe(qp, hdr.wr_id, IB_WC_SEND, IB_WC_WR_FLUSH_ERR, 0);
 	}
@@ -113,8 +111,7 @@ void rox_send_flush(struct rox_qp *qp)
 	send->asked = send->next_psn;
 	send->una = send->next_psn;
 	send->rd_atomic = 0;
-	send->waiting_rnr = false;
-	send->deadline = 0;
+	rox_timer_clear(qp);
 }
 
 void rox_send_drop(struct rox_qp *qp)
@@ -130,6 +127,5 @@ void rox_send_drop(struct rox_qp *qp)
 	send->ssn = 0;
 	send->lsn = 0;
 	send->credits_valid = false;
-	send->waiting_rnr = false;
-	send->deadline = 0;
+	rox_timer_clear(qp);
 }

@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Life and state of a QP's transport. Transitions that a program asks for come
- * with both sides locked; those that an error makes come from either side.
+ * Life and state of the transport of a QP. modify_qp makes transitions with both sides locked;
+ * errors make them from either side.
  */
 #include <linux/slab.h>
 #include <linux/mm.h>
 #include "internal.h"
 
 /* ---- transitions by error ---- */
+
+void rox_qp_event(struct rox_qp *qp, enum ib_event_type event)
+{
+	struct ib_event ev = {
+		.device = qp->ibqp.device,
+		.event = event,
+		.element.qp = &qp->ibqp,
+	};
+
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&ev, qp->ibqp.qp_context);
+}
 
 static bool rox_state_change(struct rox_qp *qp, u32 from_mask, enum ib_qp_state to)
 {
@@ -33,7 +45,7 @@ void rox_qp_fail(struct rox_qp *qp, int event)
 		return;
 	if (event >= 0)
 		rox_qp_event(qp, event);
-	/* The side that we are on finds its flag when this run ends. */
+	/* The side that is running sees its pending bit when this run ends. */
 	rox_side_kick(&qp->send.side, ROX_WORK_RUN);
 	rox_side_kick(&qp->recv.side, ROX_WORK_RUN);
 }
@@ -44,7 +56,7 @@ void rox_qp_send_queue_error(struct rox_qp *qp)
 		rox_side_kick(&qp->send.side, ROX_WORK_RUN);
 }
 
-/* Has every WQE that was begun been completed? */
+/* Have all WQEs that were started completed? */
 static bool rox_send_idle(const struct rox_qp *qp)
 {
 	const struct rox_send *send = &qp->send;
@@ -76,7 +88,7 @@ void rox_qp_check_drained(struct rox_qp *qp)
  * rox_transport_lock() - keeps the data path out of a QP
  * @qp: the QP
  *
- * Process context, sleeps; callers of one QP take turns.
+ * Takes the locks of both sides. Process context, sleeps. The callers for one QP take turns.
  */
 void rox_transport_lock(struct rox_qp *qp)
 {
@@ -85,7 +97,7 @@ void rox_transport_lock(struct rox_qp *qp)
 }
 
 /**
- * rox_transport_unlock() - lets the data path in, and runs what has come up
+ * rox_transport_unlock() - lets the data path in, and runs the sides if they have pending work
  * @qp: the QP
  */
 void rox_transport_unlock(struct rox_qp *qp)
@@ -96,7 +108,7 @@ void rox_transport_unlock(struct rox_qp *qp)
 
 static void rox_ring_reset(struct rox_ring *ring, u32 flags)
 {
-	ring->index = 0;
+	WRITE_ONCE(ring->index, 0);
 	if (!ring->entries)
 		return;
 	WRITE_ONCE(ring->ctrl->producer, 0);
@@ -104,14 +116,17 @@ static void rox_ring_reset(struct rox_ring *ring, u32 flags)
 	WRITE_ONCE(ring->ctrl->flags, flags);
 }
 
-/* Kernel users post under these locks; a process that posts meanwhile harms itself. */
+/*
+ * Kernel users post under these locks. A process that posts meanwhile corrupts only its own
+ * rings.
+ */
 static void rox_reset_rings(struct rox_qp *qp)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&qp->sq_post_lock, flags);
 	spin_lock(&qp->rq_post_lock);
-	/* Nobody consumes yet: the first send rings the doorbell. */
+	/* Nobody polls the queue, so the first send rings the doorbell. */
 	rox_ring_reset(&qp->sq, ROX_RING_NEED_WAKEUP);
 	rox_ring_reset(&qp->rq, 0);
 	spin_unlock(&qp->rq_post_lock);
@@ -141,11 +156,16 @@ static void rox_to_reset(struct rox_qp *qp)
 {
 	rox_side_purge(&qp->send.side);
 	atomic64_set(&qp->send.mail, 0);
-	/* The engine compares indices, which begin anew; it will join again. */
+	qp->send.answer = 0;
+	/*
+	 * The indices, which the engine compares, start at 0 again. The queue may join again
+	 * later.
+	 */
 	WRITE_ONCE(qp->send.watch.watched, false);
-	qp->send.side.fault.stale = true;
-	qp->recv.side.fault.stale = true;
+	rox_fault_forget(&qp->send.side.pages);
+	rox_fault_forget(&qp->recv.side.pages);
 	rox_send_drop(qp);
+	rox_kept_drop(qp);
 	rox_recv_reset(qp);
 	rox_reset_rings(qp);
 }
@@ -154,18 +174,20 @@ static void rox_to_rts_first(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
 
-	send->next_psn = qp->attr.sq_psn & ROX_PSN_MASK;
+	WRITE_ONCE(send->next_psn, qp->attr.sq_psn & ROX_PSN_MASK);
 	send->psn = send->next_psn;
 	send->una = send->next_psn;
 	send->max_psn = send->next_psn;
 	send->asked = send->next_psn;
 	send->nak_una = U32_MAX;
-	send->window = rox_window_max(qp);
+	rox_cc_begin(qp);
 	rox_recovery_reset(qp);
+	/* Of the connection before, that ended in an RNR delay. */
+	rox_timer_clear(qp);
 	rox_retry_reset(qp);
 }
 
-/* SQE to RTS: what is left of a long queue must not be sent. */
+/* SQE to RTS: completes the flush, so that no WQE of a long queue is sent. */
 static void rox_finish_flush(struct rox_qp *qp)
 {
 	u32 i;
@@ -180,11 +202,11 @@ static void rox_finish_flush(struct rox_qp *qp)
 /**
  * rox_transport_modify() - carries out a transition that a program asked for
  * @qp: the QP, with rox_transport_lock() held and the new attributes in @qp->attr
- * @new_state: the state to go to, which may be the present one
+ * @new_state: new state, which may be the current one
  * @attr: as given to modify_qp
- * @mask: which of @attr are valid
+ * @mask: valid attributes of @attr
  *
- * Flushing and sending are done by the data path, after rox_transport_unlock().
+ * The data path sends, and flushes in ERR, after rox_transport_unlock().
  */
 void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 			  const struct ib_qp_attr *attr, int mask)
@@ -192,10 +214,12 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 	enum ib_qp_state old = rox_qp_state(qp);
 	unsigned long flags;
 
+	rox_side_assert_held(&qp->send.side);
+	rox_side_assert_held(&qp->recv.side);
 	if (new_state == IB_QPS_RESET)
 		rox_to_reset(qp);
 	else if (old == IB_QPS_INIT && new_state == IB_QPS_RTR)
-		qp->recv.epsn = qp->attr.rq_psn & ROX_PSN_MASK;
+		rox_expect(qp, qp->attr.rq_psn & ROX_PSN_MASK);
 	else if (old == IB_QPS_RTR && new_state == IB_QPS_RTS)
 		rox_to_rts_first(qp);
 	else if (old == IB_QPS_SQE && new_state == IB_QPS_RTS)
@@ -204,7 +228,7 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 		rox_retry_reset(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	/* The flush of a QP in SQE may have broken its CQ, and ended in ERR. */
+	/* The flush of a QP in SQE may have overflowed the CQ and moved the QP to ERR. */
 	if (new_state != IB_QPS_RTS || qp->state != IB_QPS_ERR)
 		WRITE_ONCE(qp->state, new_state);
 	if (new_state == IB_QPS_SQD && old != IB_QPS_SQD) {
@@ -222,10 +246,10 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 /* ---- creation and destruction ---- */
 
 /**
- * rox_transport_alloc_answers() - room for the answers of READs and ATOMICs
- * @n: how many (max_dest_rd_atomic)
+ * rox_transport_alloc_answers() - allocates room for the answers to duplicate READs and ATOMICs
+ * @n: number of answers (max_dest_rd_atomic)
  *
- * Return: to be given to rox_transport_swap_answers(), and to kvfree(); NULL: no memory.
+ * Return: for rox_transport_swap_answers(), freed by kvfree(); NULL if there is no memory.
  */
 struct rox_rd_res *rox_transport_alloc_answers(u32 n)
 {
@@ -233,14 +257,14 @@ struct rox_rd_res *rox_transport_alloc_answers(u32 n)
 }
 
 /**
- * rox_transport_swap_answers() - changes how many answers are kept
+ * rox_transport_swap_answers() - changes the number of answers that are stored
  * @qp: the QP, with rox_transport_lock() held
  * @res: room for @n
- * @n: how many, may be 0
+ * @n: number of answers, may be 0
  *
- * The newest ones stay, as far as there is room: their requests may be repeated.
+ * The newest answers stay, as far as there is room, because their requests may be repeated.
  *
- * Return: the room that was used before, for the caller to free.
+ * Return: the former room, which the caller frees.
  */
 struct rox_rd_res *rox_transport_swap_answers(struct rox_qp *qp, struct rox_rd_res *res, u32 n)
 {
@@ -260,8 +284,9 @@ struct rox_rd_res *rox_transport_swap_answers(struct rox_qp *qp, struct rox_rd_r
 
 /**
  * rox_transport_init() - sets up both sides of a new QP
- * @qp: the QP; rings and caps are known
+ * @qp: the QP, with its rings and caps
  *
+ * Process context, sleeps.
  * Return: 0 or -ENOMEM.
  */
 int rox_transport_init(struct rox_qp *qp)
@@ -272,27 +297,40 @@ int rox_transport_init(struct rox_qp *qp)
 	rox_side_init(&qp->recv.side, qp, rox_recv_run);
 	qp->recv.pd = qp->ibqp.pd;
 	rox_timer_init(qp);
+	rox_kept_init(qp);
+	if (rox_fault_init(&send->side.pages, rox_wq, rox_side_resume))
+		return -ENOMEM;
+	if (rox_fault_init(&qp->recv.side.pages, rox_wq, rox_side_resume))
+		goto free_send_fault;
 	if (qp->sq.entries) {
 		send->stride = ALIGN(sizeof(struct rox_swqe) + qp->sq.stride -
 				     sizeof(struct rox_send_wqe), 16);
 		send->mask = qp->sq.entries - 1;
 		send->wqes = kvcalloc(qp->sq.entries, send->stride, ROX_GFP_USER);
 		if (!send->wqes)
-			return -ENOMEM;
+			goto free_recv_fault;
 	}
 	qp->recv.recv = kzalloc(sizeof(*qp->recv.recv),
 				ROX_GFP_USER);
-	if (!qp->recv.recv) {
-		kvfree(send->wqes);
-		return -ENOMEM;
-	}
+	if (!qp->recv.recv)
+		goto free_wqes;
 	rox_reset_rings(qp);
 	return 0;
+
+free_wqes:
+	kvfree(send->wqes);
+free_recv_fault:
+	rox_fault_destroy(&qp->recv.side.pages);
+free_send_fault:
+	rox_fault_destroy(&send->side.pages);
+	return -ENOMEM;
 }
 
 /**
  * rox_transport_destroy() - stops and frees both sides
- * @qp: the QP; nobody can find it any more and all references are gone
+ * @qp: the QP, after rox_qp_unpublish()
+ *
+ * Process context, sleeps.
  */
 void rox_transport_destroy(struct rox_qp *qp)
 {
@@ -303,14 +341,22 @@ void rox_transport_destroy(struct rox_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
-	rox_transport_unlock(qp);
-	/* In RESET nothing arms the timer; both may queue the work once more. */
+	rox_side_close(&qp->send.side);
+	rox_side_close(&qp->recv.side);
+	/*
+	 * Only a run arms the timers or starts page faults, and no side runs after
+	 * rox_side_close(). Timers and faults may queue the work items once more, so these are
+	 * cancelled last.
+	 */
 	rox_engine_leave(qp);
 	hrtimer_cancel(&qp->send.timer);
-	cancel_work_sync(&qp->send.side.fault.work);
-	cancel_work_sync(&qp->recv.side.fault.work);
-	cancel_work_sync(&qp->send.side.work);
-	cancel_work_sync(&qp->recv.side.work);
+	hrtimer_cancel(&qp->send.cc.pacer);
+	rox_tx_forget(&qp->ep, &qp->send.side.sender);
+	rox_tx_forget(&qp->ep, &qp->recv.side.sender);
+	rox_fault_destroy(&qp->send.side.pages);
+	rox_fault_destroy(&qp->recv.side.pages);
+	rox_side_cancel(&qp->send.side);
+	rox_side_cancel(&qp->recv.side);
 	kvfree(qp->send.wqes);
 	kvfree(qp->recv.res);
 	kfree(qp->recv.recv);

@@ -2,10 +2,11 @@
 /*
  * Reliable and unreliable transport of one QP.
  *
- * A QP has two sides, each with a lock of its own: the send side (requester and
- * completer) and the receive side (responder). Work is announced by a flag;
- * whoever gets the side's lock does all announced work, whoever finds it taken
- * returns: its flag will be seen by the owner. See rox_side_run().
+ * A QP has two sides, each with a lock of its own: the send side (requester and completer) and
+ * the receive side (responder). Whoever has work for a side sets a bit in its @pending word and
+ * tries to take its lock. The context that gets the lock does all pending work. A context that
+ * finds the lock taken returns, because the owner sees the bit before it leaves. See
+ * rox_side_run().
  */
 #ifndef ROX_TRANSPORT_H
 #define ROX_TRANSPORT_H
@@ -14,104 +15,90 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/skbuff.h>
-#include "../net/net.h"
-#include "../verbs/mr.h"
+#include "device.h"
+#include "queues.h"
 
 struct rox_qp;
-struct rox_ah;
-struct rox_side;
-struct rox_pkt;
-
-/**
- * struct rox_fault - pages that a side waits for (transport/fault.c)
- * @work: has them faulted in, and runs the side
- * @side: the side
- * @busy: @work is under way and owns the rest
- * @err: how it ended, if it did not find the page at @addr
- * @stale: and that nobody is to be told: the QP has been reset
- * @pd: whose the key is
- * @key: lkey or rkey
- * @addr: first address
- * @len: bytes, as many as are worth it
- * @access: enum ib_access_flags that are needed
- */
-struct rox_fault {
-	struct work_struct work;
-	struct rox_side *side;
-	bool busy;
-	bool stale;
-	int err;
-	struct ib_pd *pd;
-	u32 key;
-	u64 addr;
-	u32 len;
-	int access;
-};
 
 /**
  * struct rox_side - one half of a QP, run by one context at a time
- * @busy: bit 0 is held while the side runs; the data path only ever tries to
- *	get it, modify and destroy wait for it (a bit and no spinlock, because
- *	the owner itself may try, which a spinlock of a one-CPU kernel allows)
- * @parked: number of those who wait; the data path leaves the side to them
- * @pending: enum rox_side_work bits, set by whoever has work for the side
- * @rxq: received frames that wait for the side
- * @rxq_bytes: of memory in them; under the lock of @rxq
- * @work: continues a run that used up its budget, or that was asked for where
- *	the transport must not run
+ * @busy: bit 0 is the lock. The data path only tries to take it; modify and destroy wait for
+ *	it. It is a bit and not a spinlock, because the owner itself may try, which a spinlock on
+ *	a one-CPU kernel does not allow
+ * @dep_map: for lockdep the lock is a mutex that the data path tries to take
+ * @parked: number of contexts that wait for the lock; the data path leaves the side to them
+ * @pending: enum rox_side_work bits: work to do
+ * @rxq: received frames that the side has not processed
+ * @rxq_bytes: memory of the frames in @rxq; protected by the lock of @rxq
+ * @work: on rox_wq: continues a run that used up its budget, or runs the side for a context
+ *	that must not run it
+ * @fair: the same on rox_retry_wq, for a side whose requests got several RNR NAKs in a row.
+ *	It is an item of its own, because an item that is on two queues can run twice at the same
+ *	time
+ * @room: bytes that the run may still move; see rox_side_has_room()
  * @qp: the QP
- * @run: does the work in @work, bounded; true if there is more to do at once
- * @fault: pages that it waits for
- * @queued: bit 0: waits in a CPU's list until the run of another side has ended
- * @next: in that list
+ * @run: does the pending work, within a budget; returns true if there is more to do at once
+ * @pages: pages on demand that the side waits for
+ * @queued: bit 0: the side is in a CPU's list of sides to run when the current run has ended
+ * @next: next side in that list
+ * @listed: bit 0: the side is in a CPU's list of sides to run soon (soon.c)
+ * @soon: in that list
+ * @sender: waits when there is enough on this host
  */
 struct rox_side {
 	unsigned long busy;
+	struct lockdep_map dep_map;
 	atomic_t parked;
 	unsigned long pending;
 	struct sk_buff_head rxq;
 	u32 rxq_bytes;
+	u32 room;
 	struct work_struct work;
+	struct work_struct fair;
 	struct rox_qp *qp;
 	bool (*run)(struct rox_qp *qp, unsigned long work);
-	struct rox_fault fault;
+	struct rox_page_wait pages;
 	unsigned long queued;
 	struct rox_side *next;
+	unsigned long listed;
+	struct llist_node soon;
+	struct rox_sender sender;
 };
 
 enum rox_side_work {
 	ROX_WORK_RUN		= 1UL << 0,	/* frames, WQEs or a change of state */
 	ROX_WORK_TIMEOUT	= 1UL << 1,	/* send side: the timer has expired */
+	ROX_WORK_CNP		= 1UL << 2,	/* send side: a CNP came */
 };
 
 /**
  * struct rox_swqe - the kernel's copy of a send WQE, validated
  * @wr_id: for the completion
  * @opcode: enum ib_wr_opcode
- * @wc_opcode: enum ib_wc_opcode of its completion
+ * @wc_opcode: enum ib_wc_opcode of the completion
  * @flags: enum ib_send_flags
- * @status: enum ib_wc_status found before it was sent
+ * @status: enum ib_wc_status: error found before the WQE was sent
  * @length: payload bytes (READ: bytes to read)
- * @first_psn: of its first packet
- * @npkts: PSNs that it takes (READ: response packets)
- * @ssn: RC: number of the message on this QP, as MSN counts them
- * @sent: packets sent in this pass (READ: response packets asked for)
+ * @first_psn: PSN of the first packet
+ * @npkts: number of PSNs (READ: response packets)
+ * @ssn: RC: number of the message on this QP, counted as the peer's MSN
+ * @sent: packets sent since the last go-back (READ: response packets requested)
  * @imm: immediate data
  * @inv_rkey: rkey to invalidate
  * @remote_addr: READ, WRITE, ATOMIC
- * @rkey: likewise
- * @compare_add: ATOMIC
+ * @rkey: READ, WRITE, ATOMIC; REG_MR: the new key
+ * @compare_add: ATOMIC; REG_MR: access flags
  * @swap: ATOMIC
  * @bind: BIND_MW
- * @ah: UD, a reference until it is sent
+ * @ah: UD: a reference, until the WQE completes or is dropped
  * @remote_qpn: UD
  * @remote_qkey: UD
  * @xrc_srqn: XRC: the peer's SRQ
- * @num_sge: of @sge
+ * @num_sge: entries of @sge
  * @pkey_index: GSI
- * @inl: payload is in @sge's place
- * @done: an operation on keys (see rox_wqe_is_local()) that has been carried out
- * @odp: some of its pages are on demand
+ * @inl: @sge has inline data
+ * @done: local operation (rox_wqe_is_local()) that has been executed
+ * @odp: some pages of its memory are on demand
  * @sge: SGE list, or inline data
  */
 struct rox_swqe {
@@ -153,31 +140,39 @@ struct rox_swqe {
 };
 
 /**
- * struct rox_kept - what a run of the send side has looked up, until it ends
- * @peer: the QP at the other end of a connected one, on the same device
+ * struct rox_kept - what a run of the send side has looked up; released at the end of the run,
+ *	except what is used in each run
+ * @peer: loopback: the peer of a connected QP
+ * @peer_lease: makes the reference on @peer outlive the run
  * @src: the MR that was read last
- * @dst: the MR of the peer that was written last
- * @unanswered: it has requests of the run that ask for an ACK, and was told that more come
+ * @dst: the peer's MR that was written last
+ * @holder: of the leases
+ * @unanswered: the last request to @peer asked for an ACK and said that more requests
+ *	follow, so @peer has not sent that ACK
  */
 struct rox_kept {
 	struct rox_qp *peer;
-	struct rox_mr *src;
-	struct rox_mr *dst;
+	struct rox_lease peer_lease;
+	struct rox_mr_keep src;
+	struct rox_mr_keep dst;
+	struct rox_leaseholder holder;
 	bool unanswered;
 };
 
 struct rox_engine;
+struct rox_engines;
 
 /**
- * struct rox_watch - a send queue as an engine sees it (transport/engine.c)
- * @watched: runs of the send side need not have the doorbell rung
- * @more: the last run has left something to do
- * @useful: there was something to do in this stint
- * @seen: what the producer index was when it was known that there was no more
- * @joined: bit 0: @engine has it
- * @engine: if @joined
- * @join: in the engine's list of those who join
- * @entry: in the engine's list of those it watches
+ * struct rox_watch - the part of a send queue that belongs to an engine (transport/engine.c)
+ * @watched: an engine polls the producer index; the program need not ring the doorbell
+ * @more: the last run has left work to do
+ * @useful: there was work in this stint
+ * @seen: producer index that the last run has taken into account; another value means new
+ *	WQEs
+ * @joined: bit 0: the queue belongs to @engine
+ * @engine: valid if @joined
+ * @join: in the engine's list of queues that join
+ * @entry: in the engine's list of queues that it polls
  */
 struct rox_watch {
 	bool watched;
@@ -191,34 +186,59 @@ struct rox_watch {
 };
 
 /**
- * struct rox_recovery - how a peer is sent what it misses (transport/recovery.c)
- * @distrust: it drops what comes early, or seems to: so many NAKs more make it get all again
- * @asks: at send.deadline it is to be asked how far it is; else it is the ACK timeout
- * @resent: packets were sent again, and nothing has come that says what of them arrived
- * @pausing: a gap is filled at send.deadline, unless it closes by itself
- * @stuck: the last answer was about @stuck_at, and that is where what was sent again had ended
- * @drops: such answers in a row, each followed by a NAK for that packet
- * @overtaken: more gaps for which it waits like that, because some have closed by themselves
+ * enum rox_wait - what the timer of a send side is set for
+ * @ROX_WAIT_NOTHING: the timer is not set
+ * @ROX_WAIT_ACK: the ACK timeout
+ * @ROX_WAIT_PROBE: before the ACK timeout: the next probe
+ * @ROX_WAIT_GAP: the gap is filled then, unless it has closed by itself
+ * @ROX_WAIT_RNR: RNR delay: nothing is sent before it ends
+ * @ROX_WAIT_REFUSED: a fatal NAK came before responses to older requests. It takes effect when they
+ *	have come, or then. Nothing is sent any more.
+ */
+enum rox_wait {
+	ROX_WAIT_NOTHING,
+	ROX_WAIT_ACK,
+	ROX_WAIT_PROBE,
+	ROX_WAIT_GAP,
+	ROX_WAIT_RNR,
+	ROX_WAIT_REFUSED,
+};
+
+/**
+ * struct rox_recovery - selective retransmission (transport/recovery.c)
+ * @keeps: the peer has shown that it stores early requests; otherwise it gets go-back-N
+ * @trial: a few packets are retransmitted to see whether it does; no others are sent meanwhile
+ * @bulky: the last trial was of one packet; the next one is of a burst
+ * @lacks: the requester has gone back because of a NAK: the peer lacks the packet at una
+ * @resent: packets were retransmitted, and no ACK or NAK has covered them yet
+ * @stuck: the peer has acknowledged exactly the retransmitted packets, up to @stuck_at
+ * @stuck_at: see @stuck
+ * @drops: gaps in a row that began at @stuck_at
+ * @overtaken: number of the next gaps that are filled only after a wait, because gaps have
+ *	closed by themselves
  * @gaps: NAKs for gaps, counted while @overtaken is 0
- * @probes: times that it was asked, since there was progress
- * @waited: time that these have taken of the ACK timeout, in ns
- * @gap: packets that are sent for a gap
- * @due: packets that are to be sent again at once
- * @resent_to: the PSN behind those that were
- * @timed_psn: an ACK up to here ends the round trip that is measured
- * @timed_at: and this is when it began, in ktime ns; 0 if none is measured
- * @round_trip: mean, in ns
+ * @untrusted: NAKs of a peer that had not shown that it stores early requests
+ * @probes: probes sent since the last progress
+ * @waited: time spent waiting for probes, in ns; the ACK timeout is shorter by it
+ * @gap: packets to retransmit for a gap
+ * @due: packets to retransmit at once
+ * @resent_to: PSN after the last retransmitted packet
+ * @timed_psn: an ACK up to this PSN ends the round trip that is measured
+ * @timed_at: start of that round trip, in ktime ns; 0: none is measured
+ * @round_trip: mean round trip, in ns
  */
 struct rox_recovery {
-	u8 distrust;
-	bool asks;
+	bool keeps;
+	bool trial;
+	bool bulky;
+	bool lacks;
 	bool resent;
-	bool pausing;
 	bool stuck;
 	u8 drops;
 	u8 overtaken;
 	u8 gaps;
 	u8 probes;
+	u32 untrusted;
 	u32 stuck_at;
 	u32 gap;
 	u32 due;
@@ -230,39 +250,75 @@ struct rox_recovery {
 };
 
 /**
- * struct rox_send - requester and completer; the send side lock protects it
+ * struct rox_congestion - how much a send side may have in flight (transport/congestion.h)
+ * @window: maximum number of unacknowledged packets; small after a timeout or RNR NAKs,
+ *	grows with ACKs up to the window of @flow
+ * @acked: packets acknowledged since @window last grew, if @cautious
+ * @ask: an ACK is asked for in each so many packets
+ * @cautious: the peer seems to drop early requests
+ * @active: the algorithm does something: it is not `none`
+ * @read_marked: a response to a READ came with the mark for congestion
+ * @quota: bytes that @flow has paid for and that are not sent
+ * @timed_psn: an ACK up to this PSN ends the round trip that is measured for @flow
+ * @timed_at: start of that round trip, in ktime ns; 0: none is measured
+ * @flow: state of the algorithm
+ * @pacer: runs the side when the rate allows the next quota
+ */
+struct rox_congestion {
+	u32 window;
+	u32 acked;
+	u32 ask;
+	bool cautious;
+	bool active;
+	bool read_marked;
+	u32 quota;
+	u32 timed_psn;
+	u64 timed_at;
+	struct rox_cc flow;
+	struct hrtimer pacer;
+};
+
+/**
+ * struct rox_send - requester and completer; protected by the lock of the send side
  * @side: lock and run
- * @watch: not under the lock
+ * @watch: polling by an engine; not protected by the lock
  * @wqes: copies of outstanding WQEs: one slot of @stride bytes for each entry of the ring
- * @stride: bytes of a slot
- * @mask: slots - 1
- * @cur: WQE being sent (free-running, like the ring's indices; the next one to
- *	be copied is qp->sq.index)
- * @tail: oldest WQE that is not retired
- * @next_psn: of the next WQE that is copied
- * @psn: of the next packet that is sent; behind @max_psn after a go-back
- * @una: oldest PSN that is not acknowledged
- * @max_psn: the PSN after the last one ever sent
- * @asked: the PSN after the last packet that asked for an ACK; not ahead of @una if none is due
- * @ssn: messages copied so far, as the peer's MSN counts them
+ * @stride: size of a slot in bytes
+ * @mask: number of slots - 1
+ * @cur: WQE being sent. Free-running, like the indices of the ring. The next WQE to be
+ *	copied is qp->sq.index
+ * @tail: oldest WQE that has not completed
+ * @next_psn: PSN for the next WQE that is copied
+ * @psn: PSN of the next packet to send; less than @max_psn after a go-back
+ * @una: oldest unacknowledged PSN
+ * @max_psn: PSN after the last one ever sent
+ * @asked: PSN after the last packet that asked for an ACK; not after @una if no ACK is due
+ * @run_max: @max_psn when the run began
+ * @resending: packets are retransmitted, which does not wait for room on this host
+ * @ssn: number of messages copied, counted as the peer's MSN
  * @lsn: last message that the peer's credits allow
  * @credits_valid: the peer reports credits
- * @rd_atomic: READ, ATOMIC and ATOMIC WRITE requests outstanding
- * @nak_una: value of @una for which a missing response was asked for again
- * @ooo_psn: the last response that came while that one was missing
- * @window: packets that may be unacknowledged; small after a timeout, grows with ACKs
- * @timeouts: ACK timeouts without progress between
- * @naks: NAKs that were followed since there was progress or a timeout
- * @retry: retry_cnt left, until there is progress
- * @rnr_retry: rnr_retry left, likewise
- * @waiting_rnr: nothing is sent until the timer fires
- * @rnr_waits: RNR NAKs without progress between
- * @recovery: see there
- * @deadline: when the timer has something to do, in ktime ns; 0 if never
- * @timer: the only timer: ACK timeout and RNR
- * @kept: during one run only
- * @mail: an acknowledge that came without a wire (transport/direct.c); 0 if there is none
- * @iter: payload of WQE @iter_wqe at byte @iter_off; held during one run only
+ * @rd_atomic: outstanding READ, ATOMIC and ATOMIC WRITE requests
+ * @nak_una: value of @una when a missing response was last requested again
+ * @ooo_psn: PSN of the last response that arrived while that one was missing
+ * @cc: congestion window and pace
+ * @timeouts: ACK timeouts since the last progress
+ * @naks: NAKs that caused a retransmission, since the last progress or timeout
+ * @retry: remaining retries (retry_cnt); reset by progress
+ * @rnr_retry: remaining RNR retries (rnr_retry); reset by progress
+ * @rnr_waits: RNR NAKs since the last progress
+ * @refused: in ROX_WAIT_REFUSED: status of the WQE that the NAK is for
+ * @refused_psn: in ROX_WAIT_REFUSED: PSN of the NAK
+ * @recovery: selective retransmission
+ * @waits: enum rox_wait: what the timer is set for; see rox_timer_set()
+ * @deadline: when the timer is to fire, in ktime ns
+ * @timer: the timer of all waits but that for the rate
+ * @kept: see there
+ * @mail: an ACK or NAK from a peer on the same device (transport/direct.c); 0: none
+ * @answer: the same, an ACK of a peer that has run within this side's run. It is read after
+ *	@mail: either it is newer, or it says no more
+ * @iter: payload of WQE @iter_wqe at byte @iter_off, if @iter_valid; valid during one run
+ *	only
  */
 struct rox_send {
 	struct rox_side side;
@@ -277,16 +333,20 @@ struct rox_send {
 	u32 una;
 	u32 max_psn;
 	u32 asked;
+	u32 run_max;
 	u32 ssn;
 	u32 lsn;
 	bool credits_valid;
-	bool waiting_rnr;
+	bool resending;
+	u8 waits;
 	u8 retry;
 	u8 rnr_retry;
 	u8 timeouts;
 	u8 naks;
 	u8 rnr_waits;
-	u32 window;
+	u8 refused;
+	u32 refused_psn;
+	struct rox_congestion cc;
 	u32 rd_atomic;
 	u32 nak_una;
 	u32 ooo_psn;
@@ -295,6 +355,7 @@ struct rox_send {
 	struct hrtimer timer;
 	struct rox_kept kept;
 	atomic64_t mail;
+	u64 answer;
 	struct rox_iter iter;
 	bool iter_valid;
 	u32 iter_wqe;
@@ -302,25 +363,15 @@ struct rox_send {
 };
 
 /**
- * struct rox_srq_name - an XRC SRQ that a request has named, and that may be gone by now
- * @num: its number
- * @id: no other SRQ ever has it, whatever its number
- */
-struct rox_srq_name {
-	u32 num;
-	u64 id;
-};
-
-/**
- * struct rox_rd_res - what a duplicate READ or ATOMIC is answered from
+ * struct rox_rd_res - what is needed to answer a duplicate READ, ATOMIC or ATOMIC WRITE
  * @kind: enum rox_op_kind; ROX_KIND_NONE if empty
- * @first_psn: of the request
- * @npkts: PSNs that it took
+ * @first_psn: PSN of the request
+ * @npkts: number of PSNs
  * @rkey: READ
  * @va: READ
  * @len: READ
- * @orig: ATOMIC: what stood there before
- * @msn: as it was in the response
+ * @orig: ATOMIC: the value before the operation
+ * @msn: MSN of the response
  */
 struct rox_rd_res {
 	u8 kind;
@@ -335,14 +386,14 @@ struct rox_rd_res {
 
 /**
  * struct rox_read_job - READ responses that are being sent
- * @active: there is one
- * @odp: from pages on demand
- * @psn: of the next response packet
- * @npkts: packets of the whole answer
+ * @active: responses are being sent
+ * @odp: the memory is on demand
+ * @psn: PSN of the next response packet
+ * @npkts: packets of the whole response
  * @sent: packets sent
- * @len: bytes of the whole answer
+ * @len: bytes of the whole response
  * @msn: for the AETH
- * @sge: the memory that is read
+ * @sge: the memory to read
  * @srq: XRC: the SRQ that the request named
  */
 struct rox_read_job {
@@ -358,36 +409,36 @@ struct rox_read_job {
 };
 
 /**
- * struct rox_resp - responder; the receive side lock protects it
+ * struct rox_resp - responder; protected by the lock of the receive side
  * @side: lock and run
  * @epsn: expected PSN
  * @msn: messages completed
- * @kind: enum rox_op_kind of the message under way, ROX_KIND_NONE between messages
- * @have_recv: @recv holds a receive WQE that is not completed
- * @comm_est: IB_EVENT_COMM_EST was raised, or is not due any more
- * @nak_sent: a NAK for @epsn was sent, or is due; the next only when the sender has gone
- *	back and lost a packet again
- * @nak_due: it is sent at the end of the run if that has not brought @epsn
- * @ack_due: an ACK up to @epsn - 1 is owed at the end of the run
+ * @kind: enum rox_op_kind of the current message; ROX_KIND_NONE between messages
+ * @have_recv: @recv is a receive WQE that has not completed
+ * @comm_est: the first packet has been accepted; IB_EVENT_COMM_EST is raised for it in RTR
+ * @nak_sent: a NAK for @epsn was sent, or is due. The next NAK is sent only when the
+ *	requester has gone back and a packet was lost again
+ * @nak_due: the NAK is sent at the end of the run, unless @epsn arrives before
+ * @ack_due: an ACK up to @epsn - 1 is sent at the end of the run
  * @flushed: in ERR: IB_EVENT_QP_LAST_WQE_REACHED was raised
- * @ooo_psn: with @nak_sent: the last PSN that came out of sequence
- * @left: WRITE: bytes that RETH promised and that have not come yet
- * @received: bytes of the message so far
+ * @ooo_psn: with @nak_sent: PSN of the last packet that was out of sequence
+ * @left: WRITE: bytes of the RETH length that have not arrived
+ * @received: bytes of the message that have arrived
  * @write: WRITE: the target
- * @recv: the receive WQE of the message
- * @iter: walks @write or @recv; valid during one run only
+ * @recv: receive WQE of the message
+ * @iter: position in @write or @recv, if @iter_valid; valid during one run only
  * @iter_valid: see @iter
- * @res: answers for duplicates, @num_res of them (max_dest_rd_atomic)
+ * @res: answers for duplicate requests, @num_res entries (max_dest_rd_atomic)
  * @num_res: see @res
- * @res_head: the next one to be used
- * @read: READ under way; while it is active no other request is looked at
- * @pd: whose memory requests reach: the QP's, for XRC that of @xsrq
- * @xsrq: XRC: the SRQ that the packet names, with a reference, during one run only
- * @srq: XRC: the SRQ of the message under way, or of the last one
+ * @res_head: next entry to overwrite
+ * @read: current READ; no other request is executed while it is active
+ * @pd: PD of the memory that requests reach: the QP's; XRC: that of @xsrq
+ * @xsrq: XRC: the SRQ that the packet names; a reference, during one run only
+ * @srq: XRC: the SRQ of the current message, or of the last one
  * @rx: the frame that is being processed, if its skb is not NULL
- * @early: frames ahead of @epsn, by PSN (transport/resp_early.c)
- * @early_bytes: of memory in them
- * @holding: @held, a packet of that frame, waits for pages
+ * @early: frames with early requests, by PSN (transport/resp_early.c)
+ * @early_bytes: memory of the frames in @early
+ * @holding: @held, a packet of @rx, waits for pages on demand
  * @held: see @holding
  */
 struct rox_resp {
@@ -422,25 +473,242 @@ struct rox_resp {
 	struct rox_pkt held;
 };
 
-/* ---- called by verbs/qp.c; process context ---- */
+/* ---- QPs (table.c) ---- */
 
-/* Of the module: who watches send queues. 0 or -ENOMEM; at the end there are no QPs. */
-int rox_engine_init(void);
-void rox_engine_exit(void);
-/* After the rings exist and caps are known: slots for WQEs, the timer. 0 or -ENOMEM. */
+/**
+ * struct rox_qp_slot - table entry of a QP; outlives the QP by an RCU grace period
+ * @qp: valid while @ref is not 0
+ * @dev: its device
+ * @owner: number of the context that it belongs to; 0: the kernel, or any process (XRC target)
+ * @ref: one reference for the table, one for each user; destroy waits for 0
+ * @rcu: frees the slot after the readers of the table
+ *
+ * The RDMA core frees a QP as soon as destroy_qp returns. The reference count is outside of the
+ * QP, so that destroy_qp need not wait for a grace period.
+ */
+struct rox_qp_slot {
+	struct rox_qp *qp;
+	struct rox_dev *dev;
+	u64 owner;
+	refcount_t ref;
+	struct rcu_head rcu;
+};
+
+/**
+ * struct rox_qp - queue pair
+ * @ibqp: the RDMA core's object; qp_num is unique in the module
+ * @dev: the device
+ * @slot: its reference count and table entry
+ * @gone: completed when the last reference is put
+ * @leases: of send sides whose peer the QP is in each run, by loopback
+ * @modify_lock: serialises modify_qp
+ * @user: created by a process
+ * @engines: those of its context, or NULL: kernel users, and programs that want none
+ * @service: enum rox_service of its packets
+ * @sq_sig_all: every send WQE is signalled
+ * @block_mcast_self: does not receive the multicast packets that it sends
+ * @cap: as created
+ * @ep: the QP as net sees it, and the counter set that it is bound to or the device's
+ * @state_lock: innermost lock; protects @state, @sq_draining and @attr against transitions
+ *	that the transport makes itself
+ * @state: read it with rox_qp_state()
+ * @sq_draining: SQD: waiting for outstanding sends
+ * @sq_drained_event: SQD: raise IBV_EVENT_SQ_DRAINED when drained
+ * @attr: attributes set by modify_qp (timeout, retry_cnt, rnr_retry, min_rnr_timer,
+ *	max_rd_atomic, max_dest_rd_atomic, qkey, pkey_index, dest_qp_num, ...)
+ * @path: RC and UC: the primary path
+ * @cnp_at: when the last CNP was sent, in ktime ns; 0: never
+ * @mem: memory of both rings
+ * @entry: mmap entry of the rings for the process, or NULL
+ * @sq: consumer end of the send ring; protected by the lock of the send side
+ * @rq: consumer end of the receive ring; protected by the lock of the receive side
+ * @sq_post_lock: kernel users: serialises post_send
+ * @rq_post_lock: kernel users: serialises post_recv
+ * @send: requester and completer (transport/)
+ * @recv: responder (transport/)
+ */
+struct rox_qp {
+	struct ib_qp ibqp;
+	struct rox_dev *dev;
+	struct rox_qp_slot *slot;
+	struct completion gone;
+	struct rox_leases leases;
+	struct mutex modify_lock;	/* one modify at a time */
+	struct rox_engines *engines;
+	bool user;
+	u8 service;
+	bool sq_sig_all;
+	bool block_mcast_self;
+	struct ib_qp_cap cap;
+	struct rox_endpoint ep;
+	struct mem_cgroup *memcg;	/* of a program: charged for frames that wait */
+
+	spinlock_t state_lock;	/* @state, @sq_draining, @attr */
+	enum ib_qp_state state;
+	bool sq_draining;
+	bool sq_drained_event;
+	struct ib_qp_attr attr;
+	struct rox_path path;
+	u32 mtu;		/* path MTU in bytes */
+	const u16 *pkey;	/* entry attr.pkey_index of the table; rox_qp_pkey() */
+	atomic64_t cnp_at;
+
+	struct rox_ring_mem mem;
+	struct rdma_user_mmap_entry *entry;
+	struct rox_ring sq;
+	struct rox_ring rq;
+	spinlock_t sq_post_lock;	/* @sq's producer end, kernel users */
+	spinlock_t rq_post_lock;	/* @rq's producer end, kernel users */
+
+	struct rox_send send;
+	struct rox_resp recv;
+};
+
+static inline struct rox_qp *to_rox_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct rox_qp, ibqp);
+}
+
+static inline enum ib_qp_state rox_qp_state(const struct rox_qp *qp)
+{
+	return READ_ONCE(qp->state);
+}
+
+/* modify_qp may choose another entry, and the administrator another key, at any time. */
+static inline u16 rox_qp_pkey(const struct rox_qp *qp)
+{
+	const u16 *entry = READ_ONCE(qp->pkey);
+
+	return READ_ONCE(*entry);
+}
+
+static inline struct rox_cq *rox_qp_scq(const struct rox_qp *qp)
+{
+	return to_rox_cq(qp->ibqp.send_cq);
+}
+
+static inline struct rox_cq *rox_qp_rcq(const struct rox_qp *qp)
+{
+	return to_rox_cq(qp->ibqp.recv_cq);
+}
+
+static inline struct rox_qp *rox_ep_qp(const struct rox_endpoint *ep)
+{
+	return container_of(ep, struct rox_qp, ep);
+}
+
+/* Counts for @qp; see rox_ep_count_add(). */
+static inline void rox_qp_count_add(const struct rox_qp *qp, enum rox_counter c, u64 n)
+{
+	rox_ep_count_add(&qp->ep, c, n);
+}
+
+static inline void rox_qp_count(const struct rox_qp *qp, enum rox_counter c)
+{
+	rox_qp_count_add(qp, c, 1);
+}
+
+/*
+ * Any context. Return: the QP with a reference, or NULL. QPN 1 is the GSI QP of @dev. Other QPs
+ * are found on all devices if @dev is NULL, else on @dev only.
+ */
+struct rox_qp *rox_qp_get(struct rox_dev *dev, u32 qpn);
+/* Any context. Return: the QP of context @owner with a reference, or NULL. */
+struct rox_qp *rox_qp_get_own(u32 qpn, u64 owner);
+/* Any context. Puts a reference from rox_qp_get(). */
+void rox_qp_put(struct rox_qp *qp);
+
+/* Raises an affiliated asynchronous event; any context. */
+void rox_qp_event(struct rox_qp *qp, enum ib_event_type event);
+/* Module load and unload. Return: 0. */
+int rox_qp_table_init(void);
+void rox_qp_table_exit(void);
+
+/*
+ * Process context. Reserves a QP number for @qp, not yet found. @owner: see struct rox_qp_slot.
+ * Return: 0 or an error.
+ */
+int rox_qp_reserve(struct rox_qp *qp, u64 owner);
+/* Process context. Lets rox_qp_get() find the QP. Return: 0 or an error. */
+int rox_qp_publish(struct rox_qp *qp);
+/* Removes the QP from the table and sleeps until all references are put. */
+void rox_qp_unpublish(struct rox_qp *qp);
+/* Process context. Undoes rox_qp_reserve() of a QP that was not published. */
+void rox_qp_cancel(struct rox_qp *qp);
+/* Any context. Return: the QP without a reference, or NULL. Only for a kernel user that owns it. */
+struct ib_qp *rox_qp_peek(struct rox_dev *dev, u32 qpn);
+
+/* ---- multicast groups and partitions (table.c) ---- */
+
+/**
+ * struct rox_mcg - a multicast group that QPs of a device are attached to
+ * @node: in the device's table (RCU)
+ * @net: its address, and the netdevs that have joined it
+ * @members: struct rox_mcg_member by node (RCU)
+ * @count: number of members
+ * @rcu: frees the group after the readers
+ */
+struct rox_mcg {
+	struct hlist_node node;
+	struct rox_net_group net;
+	struct hlist_head members;
+	u32 count;
+	struct rcu_head rcu;
+};
+
+/**
+ * struct rox_mcg_member - a QP in a group
+ * @node: in the group's list (RCU)
+ * @slot: leads to the QP while the QP has references
+ * @uses: how often the QP was attached; it gets each packet once
+ * @rcu: frees the member after the readers
+ */
+struct rox_mcg_member {
+	struct hlist_node node;
+	struct rox_qp_slot *slot;
+	u32 uses;
+	struct rcu_head rcu;
+};
+
+/* Return: the group of an address, or NULL. Called under RCU or with mcast_lock held. */
+struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr);
+/* Return: the member's QP with a reference, or NULL if it is being destroyed. Under RCU. */
+struct rox_qp *rox_mcg_member_get(const struct rox_mcg_member *member);
+/* Any context. Return: for QP 1, the index of the P_Key that matches the packet's, or -ENOENT. */
+int rox_pkey_find(const struct rox_dev *dev, u16 pkey);
+
+/* ---- life and state of a QP; process context ---- */
+
+/*
+ * Module load and unload: workers that run sides. Return: 0 or -ENOMEM. At unload no QP
+ * exists.
+ */
+int rox_sides_init(void);
+void rox_sides_exit(void);
+/*
+ * The engines of a context, which has no QP when they end. Threads are made when they are needed.
+ * Return: NULL if there is no memory. The second one sleeps; NULL is ignored.
+ */
+struct rox_engines *rox_engines_alloc(struct rox_dev *dev);
+void rox_engines_free(struct rox_engines *engines);
+/* Return: how long engines wait for posts on this device, in microseconds. 0: there are none. */
+u32 rox_spin_us(const struct rox_dev *dev);
+/* Allocates slots for WQEs and sets up the timer. Rings and caps exist. Return: 0 or -ENOMEM. */
 int rox_transport_init(struct rox_qp *qp);
-/* After the QP is unpublished: stops timers and work, frees all. No completions. */
+/* Stops timers and work and frees everything; the QP is unpublished. Adds no completions. */
 void rox_transport_destroy(struct rox_qp *qp);
 /*
- * Carries out a transition that ib_modify_qp_is_ok() allows, after qp->attr,
- * qp->path, ... of @mask are set (they are set under both side locks by
- * rox_transport_lock()). Sets qp->state. Completions and events are raised here.
+ * The caller takes both side locks with rox_transport_lock(), sets the attributes of @mask in
+ * qp->attr, qp->path and so on, and calls rox_transport_modify(). That makes a transition that
+ * ib_modify_qp_is_ok() allows and sets qp->state. On the way from SQE to RTS it also flushes.
+ * Other completions and events come from the runs after rox_transport_unlock(). Process context;
+ * rox_transport_lock() may sleep.
  */
 void rox_transport_lock(struct rox_qp *qp);
 void rox_transport_unlock(struct rox_qp *qp);
 void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 			  const struct ib_qp_attr *attr, int mask);
-/* For max_dest_rd_atomic: the first before rox_transport_lock(), the second under it. */
+/* For max_dest_rd_atomic. Call the first before rox_transport_lock(), the second under it. */
 struct rox_rd_res *rox_transport_alloc_answers(u32 n);
 struct rox_rd_res *rox_transport_swap_answers(struct rox_qp *qp, struct rox_rd_res *res, u32 n);
 
@@ -448,24 +716,33 @@ struct rox_rd_res *rox_transport_swap_answers(struct rox_qp *qp, struct rox_rd_r
 void rox_send_doorbell(struct rox_qp *qp);
 void rox_recv_doorbell(struct rox_qp *qp);
 
-/* ---- called by net/rx.c, bottom halves disabled; takes over the skb ---- */
+/* ---- frames, bottom halves disabled ---- */
 
-/* All packets of @skb are for @qp; @request says for which side. */
+/* Callbacks for net. */
+extern const struct rox_net_ops rox_transport_ops;
+
+/* Queues a frame for one side of @qp and runs that side. Takes over @skb. */
 void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request);
 
 /*
- * Between these two the sides that frames come to are not run. Then a few of them are, and
- * the rest is left to workers: for frames that go to many QPs.
+ * Received frames (soon.c): rox_transport_queue() queues a frame, which it takes over, for one side
+ * of @qp. rox_transport_run() runs all sides that got frames, at once or in a tasklet.
  */
-void rox_transport_hold(void);
-void rox_transport_unhold(void);
+void rox_transport_queue(struct rox_qp *qp, struct sk_buff *skb, bool request);
+void rox_transport_run(void);
+/* A CNP came for a QP whose algorithm takes it. rox_transport_run() follows. */
+void rox_transport_cnp(struct rox_qp *qp);
+/* Loopback: does the side wait for pages on demand? Would it take a frame? */
+bool rox_transport_waits(struct rox_qp *qp, bool request);
+bool rox_transport_has_room(struct rox_qp *qp, bool request);
 
-/* ---- called by net/loopback.c, bottom halves disabled and a side held ---- */
+/* ---- loopback, bottom halves disabled and a side locked ---- */
 
-bool rox_transport_direct(struct rox_qp *qp, const struct rox_pkt *pkt, bool request);
+/* Gives packets to @qp without a copy. Return: false if it has not taken them. */
+bool rox_transport_direct(struct rox_qp *qp, const struct rox_pkt *pkt, const struct rox_run *run);
 /*
- * The QP at the other end of a connected one on the same device, or NULL. The reference is that
- * of the run of the send side, which is held.
+ * Return: the peer of a connected QP on the same device, or NULL. The caller has the lock of the
+ * send side of @qp. The run puts the reference when it ends.
  */
 struct rox_qp *rox_send_peer(struct rox_qp *qp);
 

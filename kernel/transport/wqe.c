@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * From the shared ring to the kernel's own, validated send WQE.
- */
+/* Copies send WQEs from the shared ring into kernel memory and validates them. */
 #include "internal.h"
 
-/* What each work request may be used for, by QP type. */
+/* QP types that each opcode is valid for, and the opcode of its completion. */
 struct rox_wr_info {
 	bool rc, uc, ud;
 	u8 wc_opcode;
@@ -31,7 +29,9 @@ static bool rox_wr_allowed(const struct rox_qp *qp, u32 opcode)
 
 	if (opcode >= ARRAY_SIZE(rox_wr_table))
 		return false;
-	/* Its pages are named by kernel addresses. */
+	/*
+	 * The page list of the region has kernel addresses, so only kernel users may register it.
+	 */
 	if (opcode == IB_WR_REG_MR && qp->user)
 		return false;
 	info = &rox_wr_table[opcode];
@@ -47,7 +47,35 @@ static bool rox_wr_allowed(const struct rox_qp *qp, u32 opcode)
 	}
 }
 
-/* Copies SGE list or inline data behind the header and sums up the length. */
+#define ROX_SEND_FLAGS (IB_SEND_FENCE | IB_SEND_SIGNALED | IB_SEND_SOLICITED | IB_SEND_INLINE)
+
+static bool rox_wqe_is_known_datagram(const struct rox_qp *qp, const struct rox_send_wqe *hdr)
+{
+	const u32 *reserved = hdr->wr.ud.reserved;
+
+	BUILD_BUG_ON(ARRAY_SIZE(hdr->wr.ud.reserved) != 4);
+	/* pkey_index of a kernel user is for the GSI QP; rox_wqe_datagram() checks it. */
+	return !(hdr->wr.ud.reserved0 | reserved[0] | reserved[1] | reserved[2] | reserved[3]) &&
+	       !(qp->user && hdr->wr.ud.pkey_index);
+}
+
+/*
+ * Are all fields without a meaning 0? Otherwise the WQE is refused, so that these fields can get
+ * a meaning later: Documentation/abi.md.
+ */
+static bool rox_wqe_is_known(const struct rox_qp *qp, const struct rox_send_wqe *hdr)
+{
+	if (hdr->send_flags & ~ROX_SEND_FLAGS ||
+	    (hdr->send_flags & IB_SEND_INLINE ? hdr->num_sge : hdr->inline_len))
+		return false;
+	if (hdr->xrc_srqn && qp->ibqp.qp_type != IB_QPT_XRC_INI)
+		return false;
+	if (hdr->opcode == IB_WR_BIND_MW)
+		return rox_bind_is_known(&hdr->wr.bind);
+	return rox_is_ud(qp) ? rox_wqe_is_known_datagram(qp, hdr) : !hdr->wr.rdma.reserved;
+}
+
+/* Copies the SGE list or inline data, and sums up the length. */
 static u8 rox_wqe_payload(struct rox_qp *qp, struct rox_swqe *wqe,
 			  const struct rox_send_wqe *hdr)
 {
@@ -111,23 +139,28 @@ static u8 rox_wqe_connected(struct rox_qp *qp, struct rox_swqe *wqe,
 	return IB_WC_SUCCESS;
 }
 
+/* Checks a list of SGEs, or what a response will fill. Return: as rox_iter_check(). */
+static noinline int rox_wqe_check_list(struct rox_qp *qp, struct rox_swqe *wqe)
+{
+	const struct rox_mem_user who = rox_own_memory(qp, qp->ibqp.pd);
+	struct rox_iter it;
+
+	rox_iter_init(&it, &who, wqe->sge, wqe->num_sge,
+		      rox_wqe_fetches(wqe) ? IB_ACCESS_LOCAL_WRITE : 0);
+	return rox_iter_check(&it);
+}
+
 static u8 rox_wqe_check_memory(struct rox_qp *qp, struct rox_swqe *wqe)
 {
-	struct rox_iter it;
-	int access = 0, n;
+	int n;
 
 	if (wqe->inl || !wqe->num_sge)
 		return IB_WC_SUCCESS;
-	/* What will be read from here on, look up once. */
-	if (wqe->num_sge == 1 && wqe->length && !rox_wqe_fetches(wqe)) {
+	/* The payload of one SGE will be read in this run: look up its MR only once. */
+	if (wqe->num_sge == 1 && wqe->length && !rox_wqe_fetches(wqe))
 		n = rox_iter_begin(rox_send_iter(qp, wqe, qp->sq.index, 0));
-		wqe->odp = n > 0;
-		return n < 0 ? IB_WC_LOC_PROT_ERR : IB_WC_SUCCESS;
-	}
-	if (rox_wqe_fetches(wqe))
-		access = IB_ACCESS_LOCAL_WRITE;
-	rox_iter_init(&it, qp->dev, qp->ibqp.pd, wqe->sge, wqe->num_sge, access, qp->user);
-	n = rox_iter_check(&it);
+	else
+		n = rox_wqe_check_list(qp, wqe);
 	wqe->odp = n > 0;
 	return n < 0 ? IB_WC_LOC_PROT_ERR : IB_WC_SUCCESS;
 }
@@ -137,7 +170,7 @@ static u8 rox_wqe_load(struct rox_qp *qp, struct rox_swqe *wqe,
 {
 	u8 status;
 
-	if (!rox_wr_allowed(qp, hdr->opcode))
+	if (!rox_wr_allowed(qp, hdr->opcode) || !rox_wqe_is_known(qp, hdr))
 		return IB_WC_LOC_QP_OP_ERR;
 	wqe->opcode = hdr->opcode;
 	wqe->wc_opcode = rox_wr_table[hdr->opcode].wc_opcode;
@@ -153,7 +186,7 @@ static u8 rox_wqe_load(struct rox_qp *qp, struct rox_swqe *wqe,
 	return status ?: rox_wqe_check_memory(qp, wqe);
 }
 
-/* The PSNs that a message takes, and what it adds to the peer's MSN. */
+/* Assigns PSNs and the message number (SSN). */
 static void rox_wqe_number(struct rox_qp *qp, struct rox_swqe *wqe)
 {
 	u32 chunk = rox_read_chunk_pkts(qp);
@@ -168,27 +201,17 @@ static void rox_wqe_number(struct rox_qp *qp, struct rox_swqe *wqe)
 		qp->send.ssn++;
 	qp->send.ssn &= ROX_PSN_MASK;
 	wqe->ssn = qp->send.ssn;
-	qp->send.next_psn = rox_psn_add(wqe->first_psn, wqe->npkts);
+	WRITE_ONCE(qp->send.next_psn, rox_psn_add(wqe->first_psn, wqe->npkts));
 }
 
-bool rox_wqe_pull(struct rox_qp *qp)
+/* Copies and validates the next entry of the ring, which has one. */
+static void rox_wqe_take(struct rox_qp *qp)
 {
-	struct rox_send *send = &qp->send;
-	struct rox_send_wqe hdr;
-	u32 outstanding = qp->sq.index - send->tail;
-	int pending = rox_ring_pending(&qp->sq);
-	struct rox_swqe *wqe;
+	struct rox_swqe *wqe = rox_swqe_at(qp, qp->sq.index);
+	const struct rox_send_wqe hdr = *(struct rox_send_wqe *)rox_ring_next(&qp->sq);
 
-	if (!pending)
-		return false;
-	/* More WQEs than there are places: the producer index is not to be trusted. */
-	if (pending < 0 || pending + outstanding > qp->sq.entries) {
-		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
-		return false;
-	}
-
-	wqe = rox_swqe_at(qp, qp->sq.index);
-	rox_ring_copy(&qp->sq, 0, 0, &hdr, sizeof(hdr));
+	/* Keep the compiler from reading the ring again instead of the copy. */
+	barrier();
 	memset(wqe, 0, sizeof(*wqe));
 	wqe->wr_id = hdr.wr_id;
 	wqe->flags = hdr.send_flags;
@@ -196,9 +219,25 @@ bool rox_wqe_pull(struct rox_qp *qp)
 	wqe->wc_opcode = IB_WC_SEND;
 	wqe->status = rox_wqe_load(qp, wqe, &hdr);
 	rox_wqe_number(qp, wqe);
-	qp->sq.index++;
+	/* The engine reads the index without the lock. */
+	WRITE_ONCE(qp->sq.index, qp->sq.index + 1);
 	trace_rox_post_send(qp->ibqp.qp_num, wqe->wr_id, hdr.opcode, wqe->length,
 			    wqe->first_psn);
+}
+
+bool rox_wqe_pull(struct rox_qp *qp)
+{
+	u32 outstanding = qp->sq.index - qp->send.tail;
+	int pending = rox_ring_pending(&qp->sq);
+
+	if (!pending)
+		return false;
+	/* The producer index is invalid: there are more WQEs than entries. */
+	if (pending < 0 || pending + outstanding > qp->sq.entries) {
+		rox_qp_fail(qp, IB_EVENT_QP_FATAL);
+		return false;
+	}
+	rox_wqe_take(qp);
 	return true;
 }
 

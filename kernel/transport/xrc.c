@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Responder of an XRC target QP: which SRQ a request is for, and with it whose
- * memory it may reach and where its completion goes. IBTA volume 1, annex A14.
+ * Responder of an XRC target QP: finds the SRQ of a request. The SRQ decides which memory (PD)
+ * the request may access and which CQ gets the completion. IBTA volume 1, annex A14.
  *
- * Every request names the SRQ. A run holds on to the SRQ that its last packet
- * named; a message does not: its sender may take as long as it likes.
+ * Every request names its SRQ. A run has a reference to the SRQ of its last packet. A message has
+ * none, because its requester may take any time.
  */
 #include "internal.h"
 
@@ -18,7 +18,7 @@ void rox_xrc_leave(struct rox_qp *qp)
 	recv->pd = NULL;
 }
 
-/* Return: false if there is no such SRQ in the QP's domain; then none is held. */
+/* Looks up an SRQ. Return: false if the QP's XRC domain has none; then recv.xsrq is NULL. */
 static bool rox_xrc_hold(struct rox_qp *qp, u32 num)
 {
 	struct rox_resp *recv = &qp->recv;
@@ -33,7 +33,7 @@ static bool rox_xrc_hold(struct rox_qp *qp, u32 num)
 	return true;
 }
 
-/* The same for an SRQ that was named before, and not for a later one of its number. */
+/* Looks up an SRQ that was named before, and not a later one with the same number. */
 static bool rox_xrc_hold_again(struct rox_qp *qp, const struct rox_srq_name *name)
 {
 	if (!rox_xrc_hold(qp, name->num))
@@ -50,8 +50,8 @@ void rox_xrc_enter(struct rox_qp *qp, const struct rox_pkt *pkt)
 }
 
 /*
- * The SRQ exists, and is the same one from the beginning of a message to its
- * end. A receive WQE that a former attempt at the message has left is of it, too.
+ * Checks that the SRQ exists and is the same from the beginning of a message to its end. A
+ * receive WQE that is left of an aborted message must also be of this SRQ.
  */
 bool rox_xrc_request_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
@@ -70,13 +70,13 @@ void rox_xrc_read_begin(struct rox_qp *qp)
 	qp->recv.read.srq = qp->recv.xsrq->xsrq->name;
 }
 
-/* If the SRQ is gone its memory cannot be reached any more: the READ fails. */
+/* If the SRQ is gone, there is no PD and the READ fails. */
 void rox_xrc_read_resume(struct rox_qp *qp)
 {
 	rox_xrc_hold_again(qp, &qp->recv.read.srq);
 }
 
-/* An SRQ that is gone has taken its CQ along, and there is nobody to be told. */
+/* If the SRQ is gone, there is nobody to get the completion. */
 enum rox_verdict rox_xrc_complete(struct rox_qp *qp, const struct rox_cqe *cqe, bool solicited)
 {
 	struct rox_resp *recv = &qp->recv;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Address handles. A WQE names one by its index, so an index leads to the path,
- * not to the RDMA core's object, which the core frees as soon as destroy
- * returns: what is being sent through a destroyed AH keeps the path alive.
+ * Address handles. A WQE names one by an index, which leads to a struct rox_ah with the path. The
+ * core frees its own object as soon as destroy returns. Messages that are being sent through a
+ * destroyed AH have references on the struct rox_ah.
  */
-#include <linux/if_vlan.h>
 #include <linux/random.h>
-#include <rdma/ib_cache.h>
 #include "internal.h"
 
 /**
@@ -20,7 +18,7 @@ void rox_ah_table_init(struct rox_dev *dev)
 }
 
 /**
- * rox_ah_table_destroy() - the end of the table
+ * rox_ah_table_destroy() - frees the table of address handles
  * @dev: device without address handles
  */
 void rox_ah_table_destroy(struct rox_dev *dev)
@@ -29,45 +27,12 @@ void rox_ah_table_destroy(struct rox_dev *dev)
 	xa_destroy(&dev->ahs);
 }
 
-/**
- * rox_ah_get() - looks up an address handle for a work request
- * @dev: device
- * @index: index that create_ah has returned
- * @pd: the QP's PD
- *
- * Any context. Return: the AH with a reference, or NULL if there is none or it
- * is of another PD.
- */
-struct rox_ah *rox_ah_get(struct rox_dev *dev, u32 index, struct ib_pd *pd)
-{
-	struct rox_ah *ah;
-
-	rcu_read_lock();
-	ah = xa_load(&dev->ahs, index);
-	if (ah && (ah->pd != pd || !refcount_inc_not_zero(&ah->ref)))
-		ah = NULL;
-	rcu_read_unlock();
-	return ah;
-}
-
-/**
- * rox_ah_put() - lets go of an address handle
- * @ah: from rox_ah_get()
- */
-void rox_ah_put(struct rox_ah *ah)
-{
-	if (!refcount_dec_and_test(&ah->ref))
-		return;
-	rox_path_destroy(&ah->path);
-	kfree_rcu(ah, rcu);
-}
-
 static int rox_ah_publish(struct rox_dev *dev, struct rox_ah *ah, gfp_t gfp)
 {
 	unsigned long flags;
 	int err;
 
-	/* A context that may sleep fills the xarray's nodes beforehand, outside of the lock. */
+	/* To allocate, xa_alloc_cyclic_irq() drops the lock and enables interrupts. */
 	if (gfpflags_allow_blocking(gfp)) {
 		err = xa_alloc_cyclic_irq(&dev->ahs, &ah->index, ah, xa_limit_32b,
 					  &dev->ah_next, gfp);
@@ -94,7 +59,7 @@ static struct rox_ah *rox_ah_resolve(struct ib_ah *ibah, const struct rdma_ah_at
 		return ERR_PTR(-ENOMEM);
 	ah->pd = ibah->pd;
 	refcount_set(&ah->ref, 1);
-	err = rox_path_init(&ah->path, to_rox_dev(ibah->device), attr, 0, 0, gfp);
+	err = rox_path_init(&ah->path, &to_rox_dev(ibah->device)->net, attr, 0, 0, gfp);
 	if (err) {
 		kfree(ah);
 		return ERR_PTR(err);
@@ -107,7 +72,7 @@ static void rox_ah_remember(struct rox_ib_ah *iah, struct rox_ah *ah,
 {
 	iah->ah = ah;
 	iah->attr = *attr;
-	/* The RDMA core holds the GID entry; what query returns names its index only. */
+	/* Our copy has no reference on the GID entry. query_ah returns the index only. */
 	iah->attr.grh.sgid_attr = NULL;
 }
 
@@ -135,8 +100,10 @@ int rox_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_
 	struct rox_create_ah_resp resp = {};
 	int err;
 
-	if (udata && udata->outlen < sizeof(resp))
-		return -EINVAL;
+	err = rox_udata_none(udata) ?:
+	      rox_udata_has_room(udata, offsetofend(struct rox_create_ah_resp, ah));
+	if (err)
+		return err;
 	err = rox_count_object(&dev->num_ah, ROX_MAX_AH);
 	if (err)
 		return err;
@@ -146,7 +113,7 @@ int rox_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_
 	if (!udata)
 		return 0;
 	resp.ah = iah->ah->index;
-	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	err = rox_udata_put(udata, &resp, sizeof(resp));
 	if (!err)
 		return 0;
 	rox_destroy_ah(ibah, RDMA_DESTROY_AH_SLEEPABLE);
@@ -168,7 +135,7 @@ int rox_modify_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
 	if (IS_ERR(ah))
 		return PTR_ERR(ah);
 	ah->index = old->index;
-	/* The place is taken, so that storing needs no memory. */
+	/* The index has an entry already, so storing needs no memory. */
 	xa_lock_irqsave(&dev->ahs, flags);
 	__xa_store(&dev->ahs, ah->index, ah, 0);
 	xa_unlock_irqrestore(&dev->ahs, flags);
@@ -195,29 +162,4 @@ int rox_destroy_ah(struct ib_ah *ibah, u32 flags)
 	rox_ah_put(ah);
 	atomic_dec(&dev->num_ah);
 	return 0;
-}
-
-/**
- * rox_gid_vlan() - the VLAN that one of our own addresses is on
- * @dev: device
- * @addr: destination of a packet that came (IPv4 as a mapped address)
- *
- * The CM looks up who was meant by GID and VLAN. The netdev that a packet came
- * through does not tell: it is lo if the packet is from this host.
- * Any context. Return: VLAN ID, or 0 if there is none.
- */
-u16 rox_gid_vlan(struct rox_dev *dev, const struct in6_addr *addr)
-{
-	const struct ib_gid_attr *attr;
-	union ib_gid gid;
-	u16 vlan;
-	int err;
-
-	memcpy(gid.raw, addr, sizeof(gid.raw));
-	attr = rdma_find_gid_by_port(&dev->ibdev, &gid, IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
-	if (IS_ERR(attr))
-		return 0;
-	err = rdma_read_gid_l2_fields(attr, &vlan, NULL);
-	rdma_put_gid_attr(attr);
-	return err || vlan >= VLAN_N_VID ? 0 : vlan;
 }

@@ -5,46 +5,84 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
-#include "verbs.h"
+#include "internal.h"
+
+/* Feature bits: extensions of the ABI's first version that this module has. */
+#define ROX_FEATURES ((u64)(ROX_FEATURE_DOORBELL | ROX_FEATURE_NO_ENGINE))
+
+static atomic64_t rox_last_context;
+
+static int rox_ucontext_check(struct ib_udata *udata, struct rox_alloc_ucontext_req *req)
+{
+	int err;
+
+	err = rox_udata_get(udata, req, sizeof(*req), 0);
+	if (err)
+		return err;
+	return req->flags || req->reserved ? -EINVAL : 0;
+}
+
+/* @features: those of the provider */
+static int rox_ucontext_init(struct ib_ucontext *ibuc, u64 features)
+{
+	struct rox_ucontext *uc = to_rox_ucontext(ibuc);
+
+	uc->number = atomic64_inc_return(&rox_last_context);
+	if (features & ROX_FEATURE_NO_ENGINE)
+		return 0;
+	uc->engines = rox_engines_alloc(to_rox_dev(ibuc->device));
+	return uc->engines ? 0 : -ENOMEM;
+}
 
 int rox_alloc_ucontext(struct ib_ucontext *uc, struct ib_udata *udata)
 {
+	struct rox_alloc_ucontext_req req = {};
 	struct rox_alloc_ucontext_resp resp = {
 		.abi_version = ROX_ABI_VERSION,
 		.max_inline = ROX_MAX_INLINE,
+		.features = ROX_FEATURES,
 	};
 	int err;
 
+	err = rox_ucontext_check(udata, &req);
+	if (err)
+		goto refuse;
 	/*
-	 * The core keeps no module that can cut programs off, as we can. One
-	 * that is in use should not be unloaded by the way, though: who wants
-	 * that deletes the links first. That waits for the end of dealloc, so
-	 * the reference may be given back from there.
+	 * The core takes no module reference for a driver with disassociate_ucontext. This one
+	 * prevents unloading while programs use the module, and so does each open doorbell. To
+	 * drop this reference nevertheless, delete the links. Unregistering a device waits until
+	 * dealloc_ucontext has returned, so that op may drop it.
 	 */
 	if (!try_module_get(THIS_MODULE)) {
 		err = -ENODEV;
 		goto refuse;
 	}
-	/* A program that asks for no response (not our provider) gets none. */
-	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
+	err = rox_ucontext_init(uc, req.features);
+	if (err)
+		goto put;
+	/* A program other than our provider may have no room for a response. */
+	err = rox_udata_put(udata, &resp, sizeof(resp));
 	if (!err)
 		return 0;
+	rox_engines_free(to_rox_ucontext(uc)->engines);
+put:
 	module_put(THIS_MODULE);
 refuse:
 	rox_ucontext_refused(uc);
 	return err;
 }
 
-/* All objects and offers of the context are gone by now. */
+/* The context has no objects and no mmap entries left. */
 void rox_dealloc_ucontext(struct ib_ucontext *uc)
 {
+	rox_engines_free(to_rox_ucontext(uc)->engines);
 	module_put(THIS_MODULE);
 }
 
 /*
- * The core calls this for each context when the device goes away. What the
- * program has mapped is ordinary memory that stays with it: it may go on
- * polling rings in which nothing happens any more.
+ * The core calls this for each context when the device goes away. The program
+ * may go on reading its mapped rings: they are ordinary memory, so there is
+ * nothing to revoke.
  */
 void rox_disassociate_ucontext(struct ib_ucontext *uc)
 {
@@ -79,7 +117,7 @@ void rox_mmap_withdraw(struct rdma_user_mmap_entry *entry)
 	wait_for_completion(&withdrawn);
 }
 
-/* The op: the last user of the entry is gone. */
+/* The op mmap_free, called when the last reference on the entry is gone. */
 void rox_mmap_free(struct rdma_user_mmap_entry *entry)
 {
 	struct rox_mmap_entry *offer = container_of(entry, struct rox_mmap_entry, entry);
@@ -89,14 +127,14 @@ void rox_mmap_free(struct rdma_user_mmap_entry *entry)
 	kfree(offer);
 }
 
-/* The core has set vm_ops; they do nothing for a mapping without private data. */
+/* The op mmap. The core's vm_ops do nothing for this mapping, as it has no private data. */
 int rox_mmap(struct ib_ucontext *uc, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry;
 	struct rox_mmap_entry *offer;
 	int err;
 
-	/* Checks that the mapping is shared and of the size that was offered. */
+	/* This checks that the mapping is shared, and has the size of the entry. */
 	entry = rdma_user_mmap_entry_get(uc, vma);
 	if (!entry)
 		return -EINVAL;

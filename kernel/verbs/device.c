@@ -7,20 +7,16 @@
 #include <linux/sizes.h>
 #include <rdma/ib_mad.h>
 
+#include "internal.h"
 #include "../compat/ops.h"
-#include "../link.h"
-#include "odp.h"
-#include "pkey.h"
-#include "verbs.h"
 
 #define ROX_VENDOR_ID	0x726f78
+#define ROX_HW_VER	1
 #define ROX_FW_MAJOR	1
 #define ROX_FW_MINOR	0
 #define ROX_FW_SUB	0
 
-#define ROX_GID_TABLE_LEN	256
-
-/* 4.096 us * 2^15 = 134 ms: what a busy host may take to answer. */
+/* 4.096 us * 2^15 = 134 ms: the time that a busy host may take for an ACK. */
 #define ROX_CA_ACK_DELAY	15
 
 /* ---- device ---- */
@@ -55,7 +51,7 @@ static void rox_device_limits(const struct rox_dev *dev, struct ib_device_attr *
 	attr->max_total_mcast_qp_attach = ROX_MAX_MCG * ROX_MAX_MCG_QP;
 }
 
-/* Whatever takes SGEs or an rkey waits for pages. */
+/* All operations that take SGEs or an rkey support pages on demand. */
 static void rox_device_odp_caps(struct ib_odp_caps *caps)
 {
 	const u32 send_recv = IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | IB_ODP_SUPPORT_SRQ_RECV;
@@ -73,16 +69,18 @@ static void rox_device_odp_caps(struct ib_odp_caps *caps)
 static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			    struct ib_udata *udata)
 {
-	if (udata->inlen || udata->outlen)
-		return -EINVAL;
+	int err;
 
+	err = rox_udata_none(udata);
+	if (err)
+		return err;
 	memset(attr, 0, sizeof(*attr));
 	rox_device_limits(to_rox_dev(ibdev), attr);
 	attr->fw_ver = ((u64)ROX_FW_MAJOR << 32) | (ROX_FW_MINOR << 16) | ROX_FW_SUB;
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->vendor_id = ROX_VENDOR_ID;
 	attr->vendor_part_id = 1;
-	attr->hw_ver = 1;
+	attr->hw_ver = ROX_HW_VER;
 	attr->device_cap_flags = IB_DEVICE_BAD_PKEY_CNTR | IB_DEVICE_BAD_QKEY_CNTR |
 				 IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
 				 IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
@@ -94,8 +92,8 @@ static int rox_query_device(struct ib_device *ibdev, struct ib_device_attr *attr
 		attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
 	rox_device_odp_caps(&attr->odp_caps);
 	/*
-	 * They are the processor's own on the pages of the program, so GLOB would be
-	 * true as well. But NICs say HCA, and UCX uses the atomics of no others.
+	 * The CPU executes atomics on the program's pages, so IB_ATOMIC_GLOB would be true,
+	 * too. But adapters report IB_ATOMIC_HCA, and UCX uses atomics only with that.
 	 */
 	attr->atomic_cap = IB_ATOMIC_HCA;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
@@ -121,9 +119,104 @@ static void rox_get_dev_fw_str(struct ib_device *ibdev, char *str)
 		 ROX_FW_SUB);
 }
 
+/* ---- sysfs ---- */
+
+static ssize_t hca_type_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "rox\n");
+}
+static DEVICE_ATTR_RO(hca_type);
+
+static ssize_t board_id_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "rox\n");
+}
+static DEVICE_ATTR_RO(board_id);
+
+static ssize_t hw_rev_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%x\n", ROX_HW_VER);
+}
+static DEVICE_ATTR_RO(hw_rev);
+
+/* The name of the netdev. */
+static ssize_t parent_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	struct rox_dev *dev = rdma_device_to_drv_device(device, struct rox_dev, ibdev);
+	const struct net_device *ndev;
+	ssize_t len;
+
+	rtnl_lock();
+	ndev = rtnl_dereference(dev->net.ndev);
+	len = sysfs_emit(buf, "%s\n", ndev ? netdev_name(ndev) : "");
+	rtnl_unlock();
+	return len;
+}
+static DEVICE_ATTR_RO(parent);
+
+/* The module's parameter of this name for one device. Anything negative: as the parameter. */
+static ssize_t spin_us_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	const struct rox_dev *dev = rdma_device_to_drv_device(device, struct rox_dev, ibdev);
+
+	return sysfs_emit(buf, "%u\n", rox_spin_us(dev));
+}
+
+static ssize_t spin_us_store(struct device *device, struct device_attribute *attr,
+			     const char *buf, size_t len)
+{
+	struct rox_dev *dev = rdma_device_to_drv_device(device, struct rox_dev, ibdev);
+	int err, us;
+
+	err = kstrtoint(buf, 10, &us);
+	if (err)
+		return err;
+	WRITE_ONCE(dev->spin_us, us);
+	return len;
+}
+static DEVICE_ATTR_RW(spin_us);
+
+/* The module's parameter of this name for one device: 0, 1, or -1: as the parameter. */
+static ssize_t loopback_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	const struct rox_dev *dev = rdma_device_to_drv_device(device, struct rox_dev, ibdev);
+
+	return sysfs_emit(buf, "%d\n", rox_net_loops_back(&dev->net));
+}
+
+static ssize_t loopback_store(struct device *device, struct device_attribute *attr,
+			      const char *buf, size_t len)
+{
+	struct rox_dev *dev = rdma_device_to_drv_device(device, struct rox_dev, ibdev);
+	int err, on;
+
+	err = kstrtoint(buf, 10, &on);
+	if (err)
+		return err;
+	if (on < -1 || on > 1)
+		return -EINVAL;
+	WRITE_ONCE(dev->net.loopback, on);
+	return len;
+}
+static DEVICE_ATTR_RW(loopback);
+
+static struct attribute *rox_device_attrs[] = {
+	&dev_attr_hca_type.attr,
+	&dev_attr_board_id.attr,
+	&dev_attr_hw_rev.attr,
+	&dev_attr_parent.attr,
+	&dev_attr_spin_us.attr,
+	&dev_attr_loopback.attr,
+	NULL
+};
+
+static const struct attribute_group rox_device_group = {
+	.attrs = rox_device_attrs,
+};
+
 /* ---- port ---- */
 
-/* Lanes and their rate for a netdev of @mbps, rounded down to what verbs can express. */
+/* Sets speed and width of the port for @mbps, rounded down to a rate that verbs can express. */
 static void rox_speed(u32 mbps, struct ib_port_attr *attr)
 {
 	static const struct {
@@ -150,16 +243,18 @@ static void rox_speed(u32 mbps, struct ib_port_attr *attr)
 	attr->active_width = rate->width;
 }
 
-/* What a netdev without a speed (dummy, lo, a bridge) counts as. */
+/* The speed that is reported for a netdev without one (dummy, lo, a bridge). */
 #define ROX_DEFAULT_MBPS 10000
 
-static u32 rox_netdev_mbps(struct net_device *ndev)
+static u32 rox_netdev_mbps(const struct rox_dev *dev)
 {
 	struct ethtool_link_ksettings settings = {};
+	struct net_device *ndev;
 	int err = -ENODEV;
 
 	rtnl_lock();
-	if (ndev->reg_state == NETREG_REGISTERED)
+	ndev = rtnl_dereference(dev->net.ndev);
+	if (ndev && ndev->reg_state == NETREG_REGISTERED)
 		err = __ethtool_get_link_ksettings(ndev, &settings);
 	rtnl_unlock();
 	if (err || !settings.base.speed || settings.base.speed == (u32)SPEED_UNKNOWN)
@@ -170,23 +265,27 @@ static u32 rox_netdev_mbps(struct net_device *ndev)
 static int rox_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
 {
 	struct rox_dev *dev = to_rox_dev(ibdev);
+	const struct net_device *ndev;
 
-	rox_speed(rox_netdev_mbps(dev->ndev), attr);
+	rox_speed(rox_netdev_mbps(dev), attr);
 
 	spin_lock_bh(&dev->port_lock);
 	attr->state = dev->port_up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	attr->active_mtu = dev->mtu;
 	spin_unlock_bh(&dev->port_lock);
 
+	rcu_read_lock();
+	ndev = rcu_dereference(dev->net.ndev);
 	if (attr->state == IB_PORT_ACTIVE)
 		attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
-	else if (netif_running(dev->ndev))
+	else if (ndev && netif_running(ndev))
 		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
 	else
 		attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
 
 	attr->max_mtu = IB_MTU_4096;
-	attr->phys_mtu = dev->ndev->mtu;
+	attr->phys_mtu = ndev ? READ_ONCE(ndev->mtu) : 0;
+	rcu_read_unlock();
 	attr->gid_tbl_len = ROX_GID_TABLE_LEN;
 	attr->pkey_tbl_len = dev->num_pkeys;
 	attr->ip_gids = 1;
@@ -203,7 +302,7 @@ static int rox_modify_port(struct ib_device *ibdev, u32 port, int mask,
 {
 	struct rox_dev *dev = to_rox_dev(ibdev);
 
-	/* That there is a communication manager is announced to nobody. */
+	/* Changes of IB_PORT_CM_SUP are accepted, but have no effect. */
 	if ((modify->set_port_cap_mask | modify->clr_port_cap_mask) & ~IB_PORT_CM_SUP)
 		return -EOPNOTSUPP;
 	if (mask & ~IB_PORT_RESET_QKEY_CNTR)
@@ -237,8 +336,8 @@ const struct ib_device_ops rox_verbs_ops = {
 	.get_port_immutable = rox_get_port_immutable,
 	.get_link_layer = rox_get_link_layer,
 	.query_pkey = rox_query_pkey,
+	.device_group = &rox_device_group,
 	.port_groups = rox_port_groups,
-	ROX_OPS_REPORT_PORT_EVENT
 
 	.alloc_ucontext = rox_alloc_ucontext,
 	.dealloc_ucontext = rox_dealloc_ucontext,
@@ -263,7 +362,7 @@ const struct ib_device_ops rox_verbs_ops = {
 	.get_dma_mr = rox_get_dma_mr,
 	.rereg_user_mr = rox_rereg_user_mr,
 	.dereg_mr = rox_dereg_mr,
-	.advise_mr = rox_advise_mr,
+	.advise_mr = ROX_HAS_ODP ? rox_advise_mr : NULL,
 	.alloc_mr = rox_alloc_mr,
 	.map_mr_sg = rox_map_mr_sg,
 	.alloc_mw = rox_alloc_mw,

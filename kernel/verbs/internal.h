@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of verbs/ share: limits, and the memory of objects with rings.
+ * Declarations for verbs/ only: requests and responses, and rings that are created or resized.
  */
 #ifndef ROX_VERBS_INTERNAL_H
 #define ROX_VERBS_INTERNAL_H
@@ -11,26 +11,12 @@
 #include "verbs.h"
 
 /**
- * rox_count_object() - takes one object off a limit of the device
- * @count: how many there are
- * @max: how many there may be
- *
- * Return: 0 or -ENOMEM. The object's end is atomic_dec().
- */
-static inline int rox_count_object(atomic_t *count, int max)
-{
-	if (atomic_inc_return(count) <= max)
-		return 0;
-	atomic_dec(count);
-	return -ENOMEM;
-}
-
-/**
- * rox_rings_free() - the end of ring memory
+ * rox_rings_free() - frees ring memory and withdraws its mmap entry
  * @mem: the memory
- * @entry: how it was offered to the process, or NULL
+ * @entry: its mmap entry, or NULL for a kernel user
  *
- * A mapping that the process still has keeps the pages; the kernel's end is over.
+ * Pages that the process has mapped live until it unmaps them. The kernel must not use the ring
+ * after this. Process context; may sleep.
  */
 static inline void rox_rings_free(struct rox_ring_mem *mem, struct rdma_user_mmap_entry *entry)
 {
@@ -38,12 +24,35 @@ static inline void rox_rings_free(struct rox_ring_mem *mem, struct rdma_user_mma
 	rox_ring_mem_free(mem);
 }
 
+/* The driver's part of requests and responses (udata.c), see Documentation/abi.md. */
+int rox_udata_get(struct ib_udata *udata, void *req, size_t size, size_t least);
+int rox_udata_get_flags(struct ib_udata *udata, u32 known, u32 *flags);
+int rox_udata_put(struct ib_udata *udata, const void *resp, size_t size);
+
+/*
+ * For a command without a driver's part of the request. Whatever a newer provider sends must be 0.
+ * Return: as rox_udata_get().
+ */
+static inline int rox_udata_none(struct ib_udata *udata)
+{
+	return rox_udata_get(udata, NULL, 0, 0);
+}
+
+/*
+ * Checks that the response has room for @least bytes, without which the program cannot use the
+ * object. Return: 0, or -ENOSPC, as the core returns for its own part.
+ */
+static inline int rox_udata_has_room(const struct ib_udata *udata, size_t least)
+{
+	return udata && udata->outlen < least ? -ENOSPC : 0;
+}
+
 static inline struct ib_ucontext *rox_udata_context(struct ib_udata *udata)
 {
 	return &rdma_udata_to_drv_context(udata, struct rox_ucontext, ibuc)->ibuc;
 }
 
-/* A packet can be sent to it: a unicast address, or, if @datagram, a multicast one. */
+/* Can packets be sent to this GID? A multicast address is valid for datagrams only. */
 static inline bool rox_dgid_ok(const struct rdma_ah_attr *attr, bool datagram)
 {
 	const struct in6_addr *gid = (const struct in6_addr *)rdma_ah_read_grh(attr)->dgid.raw;
@@ -56,10 +65,41 @@ static inline bool rox_dgid_ok(const struct rdma_ah_attr *attr, bool datagram)
 	       (datagram || !ipv4_is_multicast(gid->s6_addr32[3]));
 }
 
-/* How dev->mrs finds MRs. */
-extern const struct rhashtable_params rox_mr_params;
+/* Number of entries that a resize copies at a time, with interrupts off. */
+#define ROX_RESIZE_STEP 64U
 
-/* Without a reference: only to be given to a kernel user that owns the QP. NULL if it is gone. */
-struct ib_qp *rox_qp_peek(struct rox_dev *dev, u32 qpn);
+/**
+ * struct rox_cq_ring - a ring that a CQ gets by create or resize
+ * @mem: its memory
+ * @ring: the ring
+ * @entry: its mmap entry, or NULL for a kernel CQ
+ * @moved: resize: index of the next entry to copy
+ */
+struct rox_cq_ring {
+	struct rox_ring_mem mem;
+	struct rox_ring ring;
+	struct rdma_user_mmap_entry *entry;
+	u32 moved;
+};
+
+/**
+ * struct rox_srq_ring - a ring that an SRQ gets by create or resize
+ * @mem: its memory
+ * @ring: the ring
+ * @entry: its mmap entry, or NULL for a kernel SRQ
+ * @resp: response that describes the ring to the process
+ * @moved: resize: index of the next entry to copy
+ */
+struct rox_srq_ring {
+	struct rox_ring_mem mem;
+	struct rox_ring ring;
+	struct rdma_user_mmap_entry *entry;
+	struct rox_create_srq_resp resp;
+	u32 moved;
+};
+
+/* Copy up to ROX_RESIZE_STEP entries to a new ring. The caller holds the locks of the queue. */
+int rox_cq_move(const struct rox_cq *cq, struct rox_cq_ring *new);
+int rox_srq_move(const struct rox_srq *srq, struct rox_srq_ring *new);
 
 #endif /* ROX_VERBS_INTERNAL_H */

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Attaching UD QPs to multicast groups. The first QP of a group has the netdev
- * join it, the last one has it leave. IBTA volume 1, 10.5 and 11.3.
+ * Attaching UD QPs to multicast groups. The netdev joins a group with the first QP
+ * and leaves it with the last one. IBTA volume 1, 10.5 and 11.3.
  */
 #include <linux/rtnetlink.h>
-#include <rdma/ib_cache.h>
 #include "internal.h"
-#include "mcast.h"
 
 /**
  * rox_mcast_init() - prepares the groups of a device
@@ -19,29 +17,13 @@ void rox_mcast_init(struct rox_dev *dev)
 }
 
 /**
- * rox_mcast_exit() - the end of the groups
+ * rox_mcast_exit() - destroys the empty table of groups
  * @dev: device without QPs
  */
 void rox_mcast_exit(struct rox_dev *dev)
 {
 	WARN_ON(!hash_empty(dev->mcgs));
 	mutex_destroy(&dev->mcast_lock);
-}
-
-struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr)
-{
-	struct rox_mcg *mcg;
-
-	hash_for_each_possible_rcu(dev->mcgs, mcg, node, ipv6_addr_hash(addr),
-				   lockdep_is_held(&dev->mcast_lock))
-		if (ipv6_addr_equal(&mcg->net.addr, addr))
-			return mcg;
-	return NULL;
-}
-
-struct rox_qp *rox_mcg_member_get(const struct rox_mcg_member *member)
-{
-	return refcount_inc_not_zero(&member->slot->ref) ? member->slot->qp : NULL;
 }
 
 static struct rox_mcg_member *rox_mcg_member_find(const struct rox_mcg *mcg,
@@ -56,10 +38,10 @@ static struct rox_mcg_member *rox_mcg_member_find(const struct rox_mcg *mcg,
 }
 
 /**
- * rox_mcast_refresh() - a netdev has come, gone or changed
- * @dev: a device that may have to do with it
+ * rox_mcast_refresh() - joins all groups of a device again after a change of a netdev
+ * @dev: the device
  *
- * With the RTNL, under which alone groups come into the table and leave it.
+ * The caller holds the RTNL, which protects the table of groups against changes.
  */
 void rox_mcast_refresh(struct rox_dev *dev)
 {
@@ -68,16 +50,16 @@ void rox_mcast_refresh(struct rox_dev *dev)
 
 	ASSERT_RTNL();
 	hash_for_each(dev->mcgs, i, mcg, node)
-		rox_net_join(dev, &mcg->net);
+		rox_net_join(&dev->net, &mcg->net);
 }
 
-/* Joins the group and makes it known, both at once for rox_mcast_refresh(). */
+/* Joins the group and adds it to the table, atomically for rox_mcast_refresh(). */
 static int rox_mcg_publish(struct rox_dev *dev, struct rox_mcg *mcg)
 {
 	int err;
 
 	rtnl_lock();
-	err = rox_net_join(dev, &mcg->net);
+	err = rox_net_join(&dev->net, &mcg->net);
 	if (err)
 		rox_net_leave(&mcg->net);
 	else
@@ -94,7 +76,7 @@ static void rox_mcg_unpublish(struct rox_mcg *mcg)
 	rtnl_unlock();
 }
 
-/* The group, joined, if need be; the caller holds the lock. */
+/* Finds a group, or creates and joins it. The caller holds mcast_lock. */
 static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *addr)
 {
 	struct rox_mcg *mcg = rox_mcg_find(dev, addr);
@@ -117,7 +99,7 @@ static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *
 	return mcg;
 }
 
-/* The end of a group that nobody is in. */
+/* Frees a group without members. */
 static void rox_mcg_tidy(struct rox_dev *dev, struct rox_mcg *mcg)
 {
 	if (mcg->count)
@@ -150,13 +132,12 @@ static int rox_mcg_add(struct rox_mcg *mcg, struct rox_qp *qp)
 /**
  * rox_attach_mcast() - attaches a QP to a multicast group
  * @ibqp: a UD QP, in any state
- * @gid: a multicast address, as the core has checked
- * @lid: of no meaning here
+ * @gid: a multicast address; the core has checked it
+ * @lid: ignored
  *
- * Process context. The core counts attachments and keeps the QP from being
- * destroyed while there are any.
+ * Process context. The core does not destroy a QP that is attached.
  *
- * Return: 0, -ENOMEM also for more groups or QPs than the device reports,
+ * Return: 0; -ENOMEM if there is no memory, or a limit of groups or QPs is reached;
  * -ENODEV if the netdev cannot join the group
  */
 int rox_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
@@ -182,9 +163,11 @@ int rox_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
  * rox_detach_mcast() - undoes one rox_attach_mcast()
  * @ibqp: the QP
  * @gid: the same address
- * @lid: of no meaning here
+ * @lid: ignored
  *
- * Return: 0, -EINVAL if it is not attached
+ * Process context.
+ *
+ * Return: 0; -EINVAL if it is not attached
  */
 int rox_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
@@ -206,28 +189,4 @@ int rox_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	}
 	mutex_unlock(&dev->mcast_lock);
 	return member ? 0 : -EINVAL;
-}
-
-/**
- * rox_mcast_is_own() - a multicast packet that the QP itself has sent
- * @qp: who is to receive it
- * @pkt: a UD packet
- *
- * Any context. Another host may use the same QP number, so the source address
- * counts as well.
- */
-bool rox_mcast_is_own(const struct rox_qp *qp, const struct rox_pkt *pkt)
-{
-	const struct ib_gid_attr *attr;
-	struct in6_addr saddr, daddr;
-
-	if (pkt->bth.dqpn != ROX_QPN_MASK || pkt->ext.deth.sqpn != qp->ibqp.qp_num)
-		return false;
-	rox_pkt_addrs(pkt, &saddr, &daddr);
-	attr = rdma_find_gid_by_port(&qp->dev->ibdev, (const union ib_gid *)&saddr,
-				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
-	if (IS_ERR(attr))
-		return false;
-	rdma_put_gid_attr(attr);
-	return true;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Modifying a QP: what is asked for is checked whole, then what may sleep or
- * fail is done, then both sides of the QP are stopped and all is set at once.
+ * Modifying a QP, in three steps: check all attributes; prepare what may sleep or
+ * fail; stop both sides of the QP and set everything.
  */
 #include "internal.h"
-#include "pkey.h"
 
-#define ROX_QP_ACCESS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
-		       IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_MW_BIND)
+/*
+ * Access flags that a QP uses. Programs often pass the flags of reg_mr to modify_qp. So modify
+ * ignores other flags, and query does not return them.
+ */
+#define ROX_QP_ACCESS (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
+		       IB_ACCESS_REMOTE_ATOMIC)
 
 enum rox_attr_limits {
 	ROX_MAX_TIMEOUT		= 31,
@@ -18,11 +21,11 @@ enum rox_attr_limits {
 /**
  * struct rox_modify - one call of modify_qp
  * @qp: the QP
- * @attr: what to set
- * @mask: of @attr
- * @next: state after it
- * @path: resolved attr->ah_attr
- * @answers: room for what attr->max_dest_rd_atomic says
+ * @attr: attributes to set
+ * @mask: the valid attributes in @attr
+ * @next: state after the call
+ * @path: path to attr->ah_attr; after the call the one to destroy
+ * @answers: array of attr->max_dest_rd_atomic entries; after the call the one to free
  */
 struct rox_modify {
 	struct rox_qp *qp;
@@ -61,8 +64,6 @@ static int rox_modify_check_port(struct rox_modify *m)
 	    (attr->pkey_index >= dev->num_pkeys ||
 	     !rox_pkey_valid(rox_pkey_at(dev, attr->pkey_index))))
 		return -EINVAL;
-	if (m->mask & IB_QP_ACCESS_FLAGS && attr->qp_access_flags & ~ROX_QP_ACCESS)
-		return -EINVAL;
 	return 0;
 }
 
@@ -70,7 +71,7 @@ static int rox_modify_check_path(const struct rox_modify *m)
 {
 	const struct ib_qp_attr *attr = m->attr;
 
-	/* APM is not for RoCE; the RDMA core says so first. */
+	/* RoCE has no automatic path migration. The RDMA core refuses it before. */
 	if (m->mask & IB_QP_ALT_PATH)
 		return -EOPNOTSUPP;
 	if (m->mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
@@ -116,17 +117,22 @@ static int rox_modify_check(struct rox_modify *m)
 	       rox_modify_check_transport(m);
 }
 
-/* What may sleep or fail. */
+/* Does what may sleep or fail: resolves the path and allocates memory. */
 static int rox_modify_prepare(struct rox_modify *m)
 {
 	struct rox_qp *qp = m->qp;
 	int err;
 
+	if (m->next == IB_QPS_RTR) {
+		err = rox_ep_open(&qp->ep, &qp->dev->net, qp->service != ROX_SERVICE_UD);
+		if (err)
+			return err;
+	}
 	if (m->mask & IB_QP_AV) {
 		u32 dqpn = m->mask & IB_QP_DEST_QPN ? m->attr->dest_qp_num :
 						      qp->attr.dest_qp_num;
 
-		err = rox_path_init(&m->path, qp->dev, &m->attr->ah_attr, qp->ibqp.qp_num,
+		err = rox_path_init(&m->path, &qp->dev->net, &m->attr->ah_attr, qp->ibqp.qp_num,
 				    dqpn, GFP_KERNEL);
 		if (err)
 			return err;
@@ -148,7 +154,7 @@ static void rox_store_path(struct rox_modify *m)
 	if (m->mask & IB_QP_AV) {
 		rox_path_swap(&qp->path, &m->path);
 		qp->attr.ah_attr = attr->ah_attr;
-		/* The RDMA core holds the GID entry. */
+		/* Our copy has no reference on the GID entry. */
 		qp->attr.ah_attr.grh.sgid_attr = NULL;
 	}
 	if (m->mask & IB_QP_PATH_MTU) {
@@ -161,12 +167,12 @@ static void rox_store_path(struct rox_modify *m)
 		qp->attr.port_num = attr->port_num;
 	if (m->mask & IB_QP_PKEY_INDEX) {
 		qp->attr.pkey_index = attr->pkey_index;
-		qp->pkey = &qp->dev->pkeys[attr->pkey_index];
+		WRITE_ONCE(qp->pkey, &qp->dev->pkeys[attr->pkey_index]);
 	}
 	if (m->mask & IB_QP_QKEY)
 		qp->attr.qkey = attr->qkey;
 	if (m->mask & IB_QP_ACCESS_FLAGS)
-		qp->attr.qp_access_flags = attr->qp_access_flags;
+		qp->attr.qp_access_flags = attr->qp_access_flags & ROX_QP_ACCESS;
 	if (m->mask & IB_QP_PATH_MIG_STATE)
 		qp->attr.path_mig_state = attr->path_mig_state;
 }
@@ -199,19 +205,19 @@ static void rox_store_transport(const struct rox_modify *m)
 	}
 }
 
-/* As after create. The old path goes to @m. */
+/* Sets attributes to their values after create. @m gets the old path. */
 static void rox_store_reset(struct rox_modify *m)
 {
 	struct rox_qp *qp = m->qp;
 
 	memset(&qp->attr, 0, sizeof(qp->attr));
-	qp->pkey = qp->dev->pkeys;
+	WRITE_ONCE(qp->pkey, qp->dev->pkeys);
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;
 	qp->sq_drained_event = false;
 	rox_path_swap(&qp->path, &m->path);
 }
 
-/* Both sides are stopped. The QP may have failed since it was checked. */
+/* Called with both sides stopped. Checks the state again: the QP may have failed meanwhile. */
 static int rox_modify_apply(struct rox_modify *m)
 {
 	struct rox_qp *qp = m->qp;
@@ -244,11 +250,14 @@ static int rox_modify_apply(struct rox_modify *m)
  * rox_modify_qp() - sets attributes and state of a QP
  * @ibqp: QP
  * @attr: attributes
- * @mask: which of them
- * @udata: not used
+ * @mask: the valid ones
+ * @udata: the request; has no driver's part
+ *
+ * Process context.
  *
  * Return: 0; -EINVAL for an attribute that is out of its range or not allowed
- * in the transition, -EOPNOTSUPP for what rox does not have, -ENOMEM.
+ * in the transition; -EOPNOTSUPP for an unsupported attribute; -ENOMEM; else as rox_udata_get()
+ * and rox_path_init()
  */
 int rox_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
@@ -256,6 +265,9 @@ int rox_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 	struct rox_modify m = { .qp = qp, .attr = attr, .mask = mask };
 	int err;
 
+	err = rox_udata_none(udata);
+	if (err)
+		return err;
 	mutex_lock(&qp->modify_lock);
 	err = rox_modify_check(&m);
 	if (!err)
@@ -264,7 +276,7 @@ int rox_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, struct 
 		rox_transport_lock(qp);
 		err = rox_modify_apply(&m);
 		rox_transport_unlock(qp);
-		/* What was replaced, or was not used. */
+		/* The old ones, or after an error the new ones. */
 		rox_path_destroy(&m.path);
 		kvfree(m.answers);
 	}

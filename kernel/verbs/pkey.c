@@ -3,20 +3,20 @@
  * The P_Key table. IBTA volume 1, 10.9.1 (table, invalid keys), 10.9.3
  * (membership).
  *
- * On an InfiniBand fabric the subnet manager writes it. Here the administrator
- * does, an entry at a time:
+ * On an InfiniBand fabric the subnet manager writes the table. Here the administrator
+ * writes it, one entry at a time:
  *
  *	echo "INDEX PKEY" > /sys/class/infiniband/rox0/ports/1/rox/set_pkey
  *
- * QPs do not copy their key, they point at its entry: a change holds for the
- * next packet of each, and nobody has to be told.
+ * QPs do not copy their key, they point to its entry. So a change applies to their
+ * next packets.
  */
 #include <linux/capability.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <rdma/ib_sysfs.h>
 
-#include "pkey.h"
+#include "internal.h"
 
 #define ROX_DEFAULT_PKEY	0xffff
 #define ROX_PKEYS_DEFAULT	128
@@ -37,15 +37,15 @@ static const struct kernel_param_ops rox_table_len_ops = {
 module_param_cb(pkey_table_len, &rox_table_len_ops, &pkey_table_len, 0644);
 MODULE_PARM_DESC(pkey_table_len, "Entries in the P_Key table of devices that are added from now on (1 to 4096)");
 
-/* Changes are made, and compared with what was there before, one after the other. */
+/* Serialises changes of tables. */
 static DEFINE_MUTEX(rox_pkey_mutex);
 
 /**
- * rox_pkeys_init() - makes the table of a new device: the default key, and free entries
- * @dev: device that is not registered yet
+ * rox_pkeys_init() - allocates the table of a device, with the default key in entry 0
+ * @dev: device before its registration
  *
- * The RDMA core takes over the length when the device is registered, so it
- * stays as it is. Return: 0 or -ENOMEM.
+ * The RDMA core copies the length when the device is registered, so it is constant.
+ * Process context. Return: 0 or -ENOMEM.
  */
 int rox_pkeys_init(struct rox_dev *dev)
 {
@@ -58,38 +58,12 @@ int rox_pkeys_init(struct rox_dev *dev)
 }
 
 /**
- * rox_pkeys_exit() - the end of the table
+ * rox_pkeys_exit() - frees the table
  * @dev: device without QPs
  */
 void rox_pkeys_exit(struct rox_dev *dev)
 {
 	kfree(dev->pkeys);
-}
-
-/**
- * rox_pkey_find() - the entry that lets a packet in that may match any of the table's
- * @dev: device
- * @pkey: P_Key of the packet
- *
- * For QP 1. An entry that is a full member comes before one that is not. Any context.
- * Return: index or -ENOENT.
- */
-int rox_pkey_find(const struct rox_dev *dev, u16 pkey)
-{
-	int limited = -ENOENT;
-	u32 i;
-
-	for (i = 0; i < dev->num_pkeys; i++) {
-		u16 own = rox_pkey_at(dev, i);
-
-		if (!rox_pkey_match(own, pkey))
-			continue;
-		if (own & ROX_PKEY_FULL)
-			return i;
-		if (limited < 0)
-			limited = i;
-	}
-	return limited;
 }
 
 int rox_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
@@ -102,7 +76,7 @@ int rox_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 	return 0;
 }
 
-/* The RDMA core's cache follows by the event, too. */
+/* The event also makes the RDMA core update its cache. */
 static void rox_pkey_set(struct rox_dev *dev, u32 index, u16 pkey)
 {
 	struct ib_event event = {
@@ -135,8 +109,8 @@ static int rox_pkey_parse(const char *buf, u16 *index, u16 *pkey)
 }
 
 /*
- * While this runs, sysfs keeps the device from being unregistered. The file is
- * in the namespace only that the device itself is in.
+ * sysfs delays unregistering of the device until this returns. The file exists only in
+ * the namespace of the device.
  */
 static ssize_t set_pkey_store(struct ib_device *ibdev, u32 port,
 			      struct ib_port_attribute *attr, const char *buf, size_t count)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Posting: kernel users have their work requests written into the same rings
- * that processes write themselves; a process comes here for the doorbell only.
+ * Posting. For kernel users these functions write work requests into the rings. A
+ * process writes its rings itself, and calls them only to ring the doorbell.
  */
 #include "internal.h"
 
-/* WQEs and CQEs carry these numbers as they are. */
+/* WQEs and CQEs contain these numbers unchanged. */
 static inline void rox_check_numbers(void)
 {
 	BUILD_BUG_ON(IB_WR_RDMA_WRITE != 0);
@@ -38,11 +38,11 @@ static bool rox_post_is_datagram(const struct rox_qp *qp)
 	return qp->ibqp.qp_type == IB_QPT_UD || qp->ibqp.qp_type == IB_QPT_GSI;
 }
 
-/* What only this kind of work request has. */
+/* Fills the fields that depend on the opcode. Return: 0 or -EINVAL. */
 static int rox_post_operation(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 			      const struct ib_send_wr *wr)
 {
-	/* Not as an enumeration: old kernels' lacks some of these. */
+	/* Cast to u32, as the enumeration of old kernels lacks some of these values. */
 	switch ((u32)wr->opcode) {
 	case IB_WR_SEND_WITH_INV:
 	case IB_WR_LOCAL_INV:
@@ -94,7 +94,7 @@ static int rox_post_inline(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 
 		if (sge->length > qp->cap.max_inline_data - len)
 			return -EINVAL;
-		/* Inline data of kernel users is at kernel addresses, not mapped for DMA. */
+		/* For inline data kernel users pass kernel addresses, not DMA addresses. */
 		memcpy(dst + len, (const void *)(uintptr_t)sge->addr, sge->length);
 		len += sge->length;
 	}
@@ -134,7 +134,8 @@ static int rox_post_one(struct rox_qp *qp, const struct ib_send_wr *wr)
 	*wqe = (struct rox_send_wqe) {
 		.wr_id = wr->wr_id,
 		.opcode = wr->opcode,
-		.send_flags = wr->send_flags,
+		/* IP checksums are for IPoIB, which rox does not support. */
+		.send_flags = wr->send_flags & ~IB_SEND_IP_CSUM,
 		.ex.imm_data = wr->ex.imm_data,
 	};
 	err = rox_post_operation(qp, wqe, wr);
@@ -145,6 +146,29 @@ static int rox_post_one(struct rox_qp *qp, const struct ib_send_wr *wr)
 	if (!err)
 		rox_ring_publish(&qp->sq);
 	return err;
+}
+
+int rox_rq_post(struct rox_ring *ring, u32 max_sge, const struct ib_recv_wr *wr)
+{
+	struct rox_recv_wqe *hdr;
+	struct rox_sge *sge;
+	int i;
+
+	if (wr->num_sge < 0 || wr->num_sge > max_sge)
+		return -EINVAL;
+	hdr = rox_ring_free_entry(ring);
+	if (!hdr)
+		return -ENOMEM;
+	sge = (struct rox_sge *)(hdr + 1);
+	*hdr = (struct rox_recv_wqe) { .wr_id = wr->wr_id, .num_sge = wr->num_sge };
+	for (i = 0; i < wr->num_sge; i++)
+		sge[i] = (struct rox_sge) {
+			.addr = wr->sg_list[i].addr,
+			.length = wr->sg_list[i].length,
+			.lkey = wr->sg_list[i].lkey,
+		};
+	rox_ring_publish(ring);
+	return 0;
 }
 
 static bool rox_may_send(const struct rox_qp *qp)

@@ -1,156 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs: the table, create, query, destroy. Modify is in modify.c.
+ * Queue pairs: create, query, destroy. Modify is in modify.c.
  */
-#include <linux/random.h>
 #include "internal.h"
-
-/* 0 and 1 are QPs of management; all ones is the multicast QPN. */
-#define ROX_GSI_QPN 1U
-#define ROX_QPN_MIN 2U
-#define ROX_QPN_MAX (ROX_QPN_MASK - 1)
-
-/*
- * QPs of all devices by number: struct rox_qp_slot. One table for the module, so
- * that no number is in use twice on a host. Written in process context only.
- */
-static DEFINE_XARRAY_ALLOC(rox_qps);
-static u32 rox_next_qpn;
-
-/* ---- table ---- */
-
-/**
- * rox_qp_table_init() - prepares the table of QPs; at module load
- *
- * Return: 0.
- */
-int rox_qp_table_init(void)
-{
-	rox_next_qpn = ROX_QPN_MIN + get_random_u32_below(ROX_QPN_MAX - ROX_QPN_MIN);
-	return 0;
-}
-
-/**
- * rox_qp_table_exit() - the end of the table; no QP is left
- */
-void rox_qp_table_exit(void)
-{
-	WARN_ON(!xa_empty(&rox_qps));
-	xa_destroy(&rox_qps);
-}
-
-/* The caller is in an RCU read-side section. */
-static struct rox_qp_slot *rox_qp_find(struct rox_dev *dev, u32 qpn)
-{
-	struct rox_qp_slot *slot;
-
-	if (qpn == ROX_GSI_QPN)
-		return dev ? rcu_dereference(dev->gsi_qp) : NULL;
-	slot = xa_load(&rox_qps, qpn);
-	return slot && (!dev || slot->dev == dev) ? slot : NULL;
-}
-
-struct rox_qp *rox_qp_get(struct rox_dev *dev, u32 qpn)
-{
-	struct rox_qp_slot *slot;
-	struct rox_qp *qp = NULL;
-
-	rcu_read_lock();
-	slot = rox_qp_find(dev, qpn);
-	if (slot && refcount_inc_not_zero(&slot->ref))
-		qp = slot->qp;
-	rcu_read_unlock();
-	return qp;
-}
-
-/**
- * rox_qp_put() - lets go of a QP
- * @qp: from rox_qp_get()
- */
-void rox_qp_put(struct rox_qp *qp)
-{
-	/* After the last reference is gone, destroy may free the QP at once. */
-	if (refcount_dec_and_test(&qp->slot->ref))
-		complete(&qp->gone);
-}
-
-struct ib_qp *rox_qp_peek(struct rox_dev *dev, u32 qpn)
-{
-	struct rox_qp_slot *slot;
-	struct ib_qp *ibqp;
-
-	rcu_read_lock();
-	slot = rox_qp_find(dev, qpn);
-	ibqp = slot ? &slot->qp->ibqp : NULL;
-	rcu_read_unlock();
-	return ibqp;
-}
-
-static int rox_qp_slot_alloc(struct rox_qp *qp)
-{
-	struct rox_qp_slot *slot;
-	u32 qpn = ROX_GSI_QPN;
-	int err = 0;
-
-	slot = kzalloc(sizeof(*slot), ROX_GFP_USER);
-	if (!slot)
-		return -ENOMEM;
-	slot->qp = qp;
-	slot->dev = qp->dev;
-	refcount_set(&slot->ref, 1);
-	/* Reserved only: nobody finds the QP before it is complete. */
-	if (qp->ibqp.qp_type != IB_QPT_GSI)
-		err = xa_alloc_cyclic(&rox_qps, &qpn, NULL, XA_LIMIT(ROX_QPN_MIN, ROX_QPN_MAX),
-				      &rox_next_qpn, GFP_KERNEL);
-	if (err < 0) {
-		kfree(slot);
-		return err;
-	}
-	qp->slot = slot;
-	qp->ibqp.qp_num = qpn;
-	init_completion(&qp->gone);
-	return 0;
-}
-
-static void rox_qp_slot_free(struct rox_qp *qp)
-{
-	if (qp->ibqp.qp_type != IB_QPT_GSI)
-		xa_erase(&rox_qps, qp->ibqp.qp_num);
-	kfree_rcu(qp->slot, rcu);
-}
-
-static int rox_qp_publish(struct rox_qp *qp)
-{
-	if (qp->ibqp.qp_type != IB_QPT_GSI)
-		return xa_err(xa_store(&rox_qps, qp->ibqp.qp_num, qp->slot, GFP_KERNEL));
-	/* cmpxchg() is the barrier that rcu_assign_pointer() would be. */
-	if (unrcu_pointer(cmpxchg(&qp->dev->gsi_qp, NULL, RCU_INITIALIZER(qp->slot))))
-		return -EBUSY;
-	return 0;
-}
-
-/* From here on there is no reference to the QP but this one, and none can come. */
-static void rox_qp_unpublish(struct rox_qp *qp)
-{
-	if (qp->ibqp.qp_type == IB_QPT_GSI)
-		RCU_INIT_POINTER(qp->dev->gsi_qp, NULL);
-	else
-		xa_erase(&rox_qps, qp->ibqp.qp_num);
-	rox_qp_put(qp);
-	wait_for_completion(&qp->gone);
-}
-
-void rox_qp_event(struct rox_qp *qp, enum ib_event_type event)
-{
-	struct ib_event ev = {
-		.device = qp->ibqp.device,
-		.event = event,
-		.element.qp = &qp->ibqp,
-	};
-
-	if (qp->ibqp.event_handler)
-		qp->ibqp.event_handler(&ev, qp->ibqp.qp_context);
-}
 
 /* ---- create ---- */
 
@@ -159,7 +11,7 @@ static bool rox_type_is_xrc(enum ib_qp_type type)
 	return type == IB_QPT_XRC_INI || type == IB_QPT_XRC_TGT;
 }
 
-/* An initiator receives nothing, and a target has no queues at all. */
+/* An XRC initiator has no receive queue. An XRC target has no queues. */
 static void rox_qp_trim_caps(struct ib_qp_init_attr *init)
 {
 	if (!rox_type_is_xrc(init->qp_type))
@@ -195,7 +47,7 @@ static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_a
 	case IB_QPT_UD:
 		break;
 	case IB_QPT_XRC_INI:
-		/* A kernel user's work requests have no place for the number of an SRQ. */
+		/* Work requests of kernel users have no field for the number of an SRQ. */
 		if (!user)
 			return -EOPNOTSUPP;
 		break;
@@ -222,22 +74,32 @@ static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_a
 }
 
 /*
- * Where the rings lie, and what they hold: an entry has room for either the SGE
- * list or inline data, and what is left over by rounding is given as well.
+ * Smallest send queue of a process. Its memory is whole pages in any case, and there are programs
+ * that need more places than they ask for: perftest with -e asks for one. If an event comes before
+ * its completion can be polled, it posts the next message without having polled.
  */
-static int rox_qp_layout(struct rox_qp *qp, const struct ib_qp_init_attr *init,
+#define ROX_LEAST_SEND_WR 16U
+
+/*
+ * Computes the layout of the rings and the QP's capabilities. A send WQE has room for either the
+ * SGE list or inline data. The capabilities include the room that rounding adds.
+ */
+static int rox_qp_layout(struct rox_qp *qp, const struct ib_qp_init_attr *init, bool user,
 			 struct rox_ring_layout *layout, struct rox_create_qp_resp *resp)
 {
 	const struct ib_qp_cap *want = &init->cap;
 	struct ib_qp_cap *cap = &qp->cap;
-	u32 room, stride;
+	u32 entries = want->max_send_wr, room, stride;
 	int err;
+
+	if (user && entries)
+		entries = max(entries, ROX_LEAST_SEND_WR);
 
 	room = max_t(u32, want->max_send_sge * sizeof(struct rox_sge), want->max_inline_data);
 	stride = ALIGN(sizeof(struct rox_send_wqe) + max_t(u32, room, sizeof(struct rox_sge)),
 		       ROX_CACHE_LINE);
 	room = stride - sizeof(struct rox_send_wqe);
-	err = rox_ring_layout_add(layout, want->max_send_wr, stride, &resp->sq);
+	err = rox_ring_layout_add(layout, entries, stride, &resp->sq);
 	if (err)
 		return err;
 	cap->max_send_wr = resp->sq.entries;
@@ -259,7 +121,7 @@ static int rox_qp_create_rings(struct rox_qp *qp, const struct ib_qp_init_attr *
 	struct rox_ring_layout layout = {};
 	int err;
 
-	err = rox_qp_layout(qp, init, &layout, &resp);
+	err = rox_qp_layout(qp, init, udata, &layout, &resp);
 	if (err)
 		return err;
 	err = rox_ring_mem_alloc(&qp->mem, layout.size);
@@ -271,7 +133,7 @@ static int rox_qp_create_rings(struct rox_qp *qp, const struct ib_qp_init_attr *
 		return 0;
 
 	qp->entry = rox_mmap_offer(rox_udata_context(udata), &qp->mem, &resp.map);
-	err = qp->entry ? ib_copy_to_udata(udata, &resp, sizeof(resp)) : -ENOMEM;
+	err = qp->entry ? rox_udata_put(udata, &resp, sizeof(resp)) : -ENOMEM;
 	if (err)
 		rox_rings_free(&qp->mem, qp->entry);
 	return err;
@@ -297,8 +159,8 @@ static void rox_qp_init(struct rox_qp *qp, const struct ib_qp_init_attr *init, b
 	int mtu;
 
 	qp->dev = to_rox_dev(qp->ibqp.device);
-	qp->counters = qp->dev->counters;
-	/* The RDMA core creates targets in its own name, for processes. */
+	qp->ep.counters = qp->dev->stats.counters;
+	/* XRC targets belong to processes, but the RDMA core creates them without udata. */
 	qp->user = user || init->qp_type == IB_QPT_XRC_TGT;
 	qp->service = rox_qp_service(init->qp_type);
 	qp->sq_sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
@@ -312,14 +174,19 @@ static void rox_qp_init(struct rox_qp *qp, const struct ib_qp_init_attr *init, b
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);
 	mutex_init(&qp->modify_lock);
+	qp->memcg = qp->user ? get_mem_cgroup_from_mm(current->mm) : NULL;
 }
 
 static int rox_qp_build(struct rox_qp *qp, const struct ib_qp_init_attr *init,
 			struct ib_udata *udata)
 {
+	const struct rox_ucontext *uc = NULL;
 	int err;
 
-	err = rox_qp_slot_alloc(qp);
+	if (udata)
+		uc = to_rox_ucontext(rox_udata_context(udata));
+	qp->engines = uc ? uc->engines : NULL;
+	err = rox_qp_reserve(qp, uc ? uc->number : 0);
 	if (err)
 		return err;
 	err = rox_qp_create_rings(qp, init, udata);
@@ -338,7 +205,7 @@ err_transport:
 err_rings:
 	rox_rings_free(&qp->mem, qp->entry);
 err_slot:
-	rox_qp_slot_free(qp);
+	rox_qp_cancel(qp);
 	return err;
 }
 
@@ -346,20 +213,24 @@ int rox_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_ud
 {
 	struct rox_dev *dev = to_rox_dev(ibqp->device);
 	struct rox_qp *qp = to_rox_qp(ibqp);
+	u32 flags;
 	int err;
 
 	rox_qp_trim_caps(init);
 	err = rox_qp_check_init(ibqp, init, udata);
 	if (err)
 		return err;
-	if (udata && udata->outlen < sizeof(struct rox_create_qp_resp))
-		return -EINVAL;
+	err = rox_udata_get_flags(udata, 0, &flags) ?:
+	      rox_udata_has_room(udata, offsetofend(struct rox_create_qp_resp, rq));
+	if (err)
+		return err;
 	err = rox_count_object(&dev->num_qp, ROX_MAX_QP);
 	if (err)
 		return err;
 	rox_qp_init(qp, init, udata);
 	err = rox_qp_build(qp, init, udata);
 	if (err) {
+		mem_cgroup_put(qp->memcg);
 		atomic_dec(&dev->num_qp);
 		return err;
 	}
@@ -385,7 +256,7 @@ int rox_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->cur_qp_state = qp->state;
 	attr->sq_draining = qp->sq_draining;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
-	/* A snapshot, where the transport is now. */
+	/* A snapshot of the transport's PSNs. */
 	if (attr->qp_state >= IB_QPS_RTR)
 		attr->rq_psn = READ_ONCE(qp->recv.epsn);
 	if (attr->qp_state >= IB_QPS_RTS)
@@ -403,7 +274,7 @@ int rox_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		.sq_sig_type = qp->sq_sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR,
 		.qp_type = ibqp->qp_type,
 		.create_flags = qp->block_mcast_self ? IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK : 0,
-		.port_num = qp->attr.port_num,
+		.port_num = attr->port_num,
 	};
 	return 0;
 }
@@ -414,16 +285,18 @@ int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	rox_qp_unpublish(qp);
 	rox_transport_destroy(qp);
-	/* No handler is running, or will be called, that has begun for its sake. */
+	/* Wait for the completion handlers, which may use the QP. */
 	if (ibqp->send_cq)
 		rox_cq_settle(to_rox_cq(ibqp->send_cq));
 	if (ibqp->recv_cq)
 		rox_cq_settle(to_rox_cq(ibqp->recv_cq));
 	rox_path_destroy(&qp->path);
+	rox_ep_close(&qp->ep);
 	/* `rdma resource show` may be looking at the rings. */
 	mutex_lock(&qp->modify_lock);
 	rox_rings_free(&qp->mem, qp->entry);
 	mutex_unlock(&qp->modify_lock);
+	mem_cgroup_put(qp->memcg);
 	atomic_dec(&qp->dev->num_qp);
 	kfree_rcu(qp->slot, rcu);
 	return 0;

@@ -1,117 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared receive queues, and what they have in common with the receive queues of
- * QPs: taking and posting receive WQEs.
+ * Shared receive queues: create, modify, query, destroy, post. transport/recvq.c takes receive
+ * WQEs from them.
  */
+#include <linux/sched.h>
 #include "internal.h"
 
-/* A ring on its way into an SRQ. */
-struct rox_srq_ring {
-	struct rox_ring_mem mem;
-	struct rox_ring ring;
-	struct rdma_user_mmap_entry *entry;
-	struct rox_create_srq_resp resp;
-};
-
-/* ---- receive WQEs ---- */
-
-int rox_rq_take(struct rox_ring *ring, u32 max_sge, struct rox_recv *recv)
-{
-	int pending = rox_ring_pending(ring);
-	struct rox_recv_wqe hdr;
-	u64 length = 0;
-	u32 i;
-
-	if (pending <= 0)
-		return pending;
-	rox_ring_copy(ring, 0, 0, &hdr, sizeof(hdr));
-	recv->wr_id = hdr.wr_id;
-	recv->num_sge = 0;
-	recv->length = 0;
-	if (hdr.num_sge > max_sge) {
-		rox_ring_consume(ring, 1);
-		return -EINVAL;
-	}
-	recv->num_sge = hdr.num_sge;
-	rox_ring_copy(ring, 0, sizeof(hdr), recv->sge, hdr.num_sge * sizeof(recv->sge[0]));
-	rox_ring_consume(ring, 1);
-	for (i = 0; i < recv->num_sge; i++)
-		length += recv->sge[i].length;
-	recv->length = min_t(u64, length, U32_MAX);
-	return 1;
-}
-
-int rox_rq_post(struct rox_ring *ring, u32 max_sge, const struct ib_recv_wr *wr)
-{
-	struct rox_recv_wqe *hdr;
-	struct rox_sge *sge;
-	int i;
-
-	if (wr->num_sge < 0 || wr->num_sge > max_sge)
-		return -EINVAL;
-	hdr = rox_ring_free_entry(ring);
-	if (!hdr)
-		return -ENOMEM;
-	sge = (struct rox_sge *)(hdr + 1);
-	*hdr = (struct rox_recv_wqe) { .wr_id = wr->wr_id, .num_sge = wr->num_sge };
-	for (i = 0; i < wr->num_sge; i++)
-		sge[i] = (struct rox_sge) {
-			.addr = wr->sg_list[i].addr,
-			.length = wr->sg_list[i].length,
-			.lkey = wr->sg_list[i].lkey,
-		};
-	rox_ring_publish(ring);
-	return 0;
-}
-
-static void rox_srq_event(struct rox_srq *srq, enum ib_event_type type)
-{
-	struct ib_event event = {
-		.device = srq->ibsrq.device,
-		.event = type,
-		.element.srq = &srq->ibsrq,
-	};
-
-	if (srq->ibsrq.event_handler)
-		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
-}
-
-/* The limit is said once, and then armed no more. The caller holds the lock. */
-static bool rox_srq_below_limit(struct rox_srq *srq)
-{
-	int pending;
-
-	if (!srq->limit)
-		return false;
-	pending = rox_ring_pending(&srq->ring);
-	if (pending < 0 || pending >= srq->limit)
-		return false;
-	srq->limit = 0;
-	return true;
-}
-
-int rox_srq_take(struct rox_srq *srq, struct rox_recv *recv)
-{
-	bool limit = false, broke = false;
-	unsigned long flags;
-	int ret;
-
-	spin_lock_irqsave(&srq->lock, flags);
-	ret = srq->error ? -EPROTO : rox_rq_take(&srq->ring, srq->max_sge, recv);
-	if (ret == -EPROTO) {
-		broke = !srq->error;
-		srq->error = true;
-	} else {
-		limit = rox_srq_below_limit(srq);
-	}
-	spin_unlock_irqrestore(&srq->lock, flags);
-
-	if (broke)
-		rox_srq_event(srq, IB_EVENT_SRQ_ERR);
-	if (limit)
-		rox_srq_event(srq, IB_EVENT_SRQ_LIMIT_REACHED);
-	return ret;
-}
+/* The shortest response with which a program can find the ring. */
+#define ROX_SRQ_RESP_LEAST offsetofend(struct rox_create_srq_resp, rq)
+/* The length of the response for providers that do not pass a length. */
+#define ROX_SRQ_RESP_FIRST (offsetofend(struct rox_create_srq_resp, srq_num) + sizeof(u32))
 
 /* ---- create, modify, query, destroy ---- */
 
@@ -159,7 +57,7 @@ static int rox_srq_setup(struct rox_srq *srq, struct ib_srq_attr *attr, struct i
 	if (srq->xsrq)
 		r.resp.srq_num = srq->xsrq->name.num;
 	if (udata) {
-		err = ib_copy_to_udata(udata, &r.resp, sizeof(r.resp));
+		err = rox_udata_put(udata, &r.resp, sizeof(r.resp));
 		if (err) {
 			rox_rings_free(&r.mem, r.entry);
 			return err;
@@ -168,13 +66,14 @@ static int rox_srq_setup(struct rox_srq *srq, struct ib_srq_attr *attr, struct i
 	spin_lock_init(&srq->lock);
 	spin_lock_init(&srq->post_lock);
 	mutex_init(&srq->resize_lock);
+	srq->user = udata;
 	srq->max_sge = attr->max_sge;
 	rox_srq_set_ring(srq, &r);
 	attr->max_wr = r.ring.entries;
 	return 0;
 }
 
-/* An XRC SRQ has a number, and is found by it when all the rest is done. */
+/* An XRC SRQ also gets a number, which is published last. */
 static int rox_srq_setup_xrc(struct rox_srq *srq, struct ib_srq_attr *attr,
 			     struct ib_udata *udata)
 {
@@ -199,12 +98,15 @@ int rox_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct i
 {
 	struct rox_dev *dev = to_rox_dev(ibsrq->device);
 	struct rox_srq *srq = to_rox_srq(ibsrq);
+	u32 flags;
 	int err;
 
 	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
 		return -EOPNOTSUPP;
-	if (udata && udata->outlen < sizeof(struct rox_create_srq_resp))
-		return -EINVAL;
+	err = rox_udata_get_flags(udata, 0, &flags) ?:
+	      rox_udata_has_room(udata, ROX_SRQ_RESP_LEAST);
+	if (err)
+		return err;
 	err = rox_count_object(&dev->num_srq, ROX_MAX_SRQ);
 	if (err)
 		return err;
@@ -217,81 +119,128 @@ int rox_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct i
 	return err;
 }
 
-/* As rox_cq_switch(): what is outstanding keeps its indices. @r gets the old ring. */
-static int rox_srq_switch(struct rox_srq *srq, struct rox_srq_ring *r)
+/**
+ * rox_srq_move() - copies up to ROX_RESIZE_STEP posted WQEs to a new ring
+ * @srq: the SRQ; the caller holds both locks
+ * @new: the ring; @new->moved is the index of the next entry to copy
+ *
+ * Works as rox_cq_move(). The producer index must not go back below @new->moved.
+ *
+ * Return: the number of entries that are left to copy; -EINVAL if the SRQ has failed, entries or
+ * limit do not fit, or an index is invalid
+ */
+int rox_srq_move(const struct rox_srq *srq, struct rox_srq_ring *new)
 {
-	struct rox_srq_ring old = { .mem = srq->mem, .entry = srq->entry };
-	int pending = rox_ring_pending(&srq->ring);
-	u32 i, head;
+	const struct rox_ring *ring = &srq->ring;
+	int pending = rox_ring_pending(ring);
+	u32 head, n;
 
-	if (srq->error || pending < 0 || pending > r->ring.entries ||
-	    srq->limit > r->ring.entries)
+	if (srq->error || pending < 0 || pending > new->ring.entries ||
+	    srq->limit > new->ring.entries)
 		return -EINVAL;
-	head = srq->ring.index + pending;
-	for (i = srq->ring.index; i != head; i++)
-		memcpy(rox_ring_entry(&r->ring, i), rox_ring_entry(&srq->ring, i),
-		       r->ring.stride);
-	r->ring.index = srq->ring.index;
-	r->ring.ctrl->consumer = srq->ring.index;
-	r->ring.ctrl->producer = head;
-	rox_srq_set_ring(srq, r);
-	*r = old;
+	head = ring->index + pending;
+	if ((s32)(ring->index - new->moved) > 0)
+		new->moved = ring->index;
+	if ((s32)(head - new->moved) < 0)
+		return -EINVAL;
+	for (n = 0; new->moved != head && n < ROX_RESIZE_STEP; n++, new->moved++)
+		memcpy(rox_ring_entry(&new->ring, new->moved), rox_ring_entry(ring, new->moved),
+		       ring->stride);
+	if (new->moved != head)
+		return head - new->moved;
+	new->ring.index = ring->index;
+	new->ring.ctrl->consumer = ring->index;
+	new->ring.ctrl->producer = head;
 	return 0;
 }
 
-static int rox_srq_answer(struct ib_udata *udata, const struct rox_create_srq_resp *resp)
+/* Makes the SRQ use the new ring, when all entries are copied. @r gets the old memory. */
+static void rox_srq_switch(struct rox_srq *srq, struct rox_srq_ring *r)
 {
-	struct rox_modify_srq_req req;
-	int err;
+	struct rox_srq_ring old = { .mem = srq->mem, .entry = srq->entry };
 
-	if (udata->inlen < sizeof(req))
-		return -EINVAL;
-	err = ib_copy_from_udata(&req, udata, sizeof(req));
-	if (err)
-		return err;
-	return copy_to_user(u64_to_user_ptr(req.resp_addr), resp, sizeof(*resp)) ? -EFAULT : 0;
+	rox_srq_set_ring(srq, r);
+	*r = old;
 }
 
-/* The program learns where its new ring is before it is used, so that nothing can fail after. */
-static int rox_srq_resize(struct rox_srq *srq, u32 max_wr, struct ib_udata *udata)
+static unsigned long rox_srq_lock(struct rox_srq *srq)
+	__acquires(&srq->post_lock) __acquires(&srq->lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&srq->post_lock, flags);
+	spin_lock(&srq->lock);
+	return flags;
+}
+
+static void rox_srq_unlock(struct rox_srq *srq, unsigned long flags)
+	__releases(&srq->lock) __releases(&srq->post_lock)
+{
+	spin_unlock(&srq->lock);
+	spin_unlock_irqrestore(&srq->post_lock, flags);
+}
+
+/* Copies in steps, as rox_cq_replace(). On success @r gets the old memory. */
+static int rox_srq_replace(struct rox_srq *srq, struct rox_srq_ring *r)
+{
+	unsigned long flags = rox_srq_lock(srq);
+	int left;
+
+	r->moved = srq->ring.index;
+	do {
+		left = rox_srq_move(srq, r);
+		if (left > 0) {
+			rox_srq_unlock(srq, flags);
+			cond_resched();
+			flags = rox_srq_lock(srq);
+		}
+	} while (left > 0);
+	if (!left)
+		rox_srq_switch(srq, r);
+	rox_srq_unlock(srq, flags);
+	return left;
+}
+
+/* MODIFY_SRQ has no response. So its request has the address and length of a response. */
+static int rox_srq_get_answer(struct ib_udata *udata, bool resize, struct rox_modify_srq_req *req)
+{
+	size_t least = offsetofend(struct rox_modify_srq_req, resp_addr);
+	int err;
+
+	err = rox_udata_get(udata, req, sizeof(*req), resize ? least : 0);
+	if (err)
+		return err;
+	if (req->reserved)
+		return -EINVAL;
+	if (!req->resp_len)
+		req->resp_len = ROX_SRQ_RESP_FIRST;
+	return resize && req->resp_len < ROX_SRQ_RESP_LEAST ? -ENOSPC : 0;
+}
+
+static int rox_srq_answer(const struct rox_modify_srq_req *req,
+			  const struct rox_create_srq_resp *resp)
+{
+	size_t len = min_t(size_t, req->resp_len, sizeof(*resp));
+
+	return copy_to_user(u64_to_user_ptr(req->resp_addr), resp, len) ? -EFAULT : 0;
+}
+
+/* Describes the new ring to the program before the switch, as nothing may fail after that. */
+static int rox_srq_resize(struct rox_srq *srq, u32 max_wr, struct ib_udata *udata,
+			  const struct rox_modify_srq_req *req)
 {
 	struct rox_srq_ring r;
-	unsigned long flags;
 	int err;
 
-	err = rox_srq_ring_alloc(&r, max_wr, srq->max_sge, srq->entry ? udata : NULL);
+	err = rox_srq_ring_alloc(&r, max_wr, srq->max_sge, srq->user ? udata : NULL);
 	if (err)
 		return err;
-	if (srq->entry)
-		err = rox_srq_answer(udata, &r.resp);
-	if (!err) {
-		spin_lock_irqsave(&srq->post_lock, flags);
-		spin_lock(&srq->lock);
-		err = rox_srq_switch(srq, &r);
-		spin_unlock(&srq->lock);
-		spin_unlock_irqrestore(&srq->post_lock, flags);
-	}
-	/* The new one if that failed, else the old one. */
+	if (srq->user)
+		err = rox_srq_answer(req, &r.resp);
+	if (!err)
+		err = rox_srq_replace(srq, &r);
+	/* After an error @r is the new ring, else the old one. */
 	rox_rings_free(&r.mem, r.entry);
-	return err;
-}
-
-static int rox_srq_arm(struct rox_srq *srq, u32 limit)
-{
-	unsigned long flags;
-	bool event = false;
-	int err = 0;
-
-	spin_lock_irqsave(&srq->lock, flags);
-	if (limit > srq->ring.entries) {
-		err = -EINVAL;
-	} else {
-		srq->limit = limit;
-		event = rox_srq_below_limit(srq);
-	}
-	spin_unlock_irqrestore(&srq->lock, flags);
-	if (event)
-		rox_srq_event(srq, IB_EVENT_SRQ_LIMIT_REACHED);
 	return err;
 }
 
@@ -299,13 +248,17 @@ int rox_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_a
 		   struct ib_udata *udata)
 {
 	struct rox_srq *srq = to_rox_srq(ibsrq);
-	int err = 0;
+	struct rox_modify_srq_req req = {};
+	int err;
 
 	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
 		return -EINVAL;
+	err = rox_srq_get_answer(udata, mask & IB_SRQ_MAX_WR, &req);
+	if (err)
+		return err;
 	mutex_lock(&srq->resize_lock);
 	if (mask & IB_SRQ_MAX_WR)
-		err = rox_srq_resize(srq, attr->max_wr, udata);
+		err = rox_srq_resize(srq, attr->max_wr, udata, &req);
 	if (!err && mask & IB_SRQ_LIMIT)
 		err = rox_srq_arm(srq, attr->srq_limit);
 	mutex_unlock(&srq->resize_lock);
@@ -346,8 +299,8 @@ int rox_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 	unsigned long flags;
 	int err = 0;
 
-	/* A process posts into its ring, and there is no doorbell. */
-	if (srq->entry) {
+	/* A process writes its ring itself, and an SRQ has no doorbell. */
+	if (srq->user) {
 		*bad_wr = wr;
 		return wr ? -EINVAL : 0;
 	}

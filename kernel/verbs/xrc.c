@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * XRC: domains, and the numbers by which requests name the SRQ that they are
- * for. IBTA volume 1, annex A14.
+ * XRC: domains, and the numbers by which requests name an SRQ. IBTA volume 1,
+ * annex A14.
  *
- * A domain is no more than its address: SRQs and QPs compare it, and the RDMA
- * core keeps it alive as long as there are any of it.
+ * Domains have no data: SRQs and QPs compare pointers to them. The RDMA core
+ * does not free a domain that has SRQs or QPs.
  */
 #include <linux/random.h>
 #include "internal.h"
@@ -12,12 +12,12 @@
 #define ROX_SRQN_MIN 1U
 #define ROX_SRQN_MAX ROX_QPN_MASK
 
-/* An SRQ whose number is used again must not be taken for the one before. */
+/* Source of unique IDs. They distinguish SRQs that have the same number one after another. */
 static atomic64_t rox_xsrq_ids;
 
 int rox_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
-	return 0;
+	return rox_udata_none(udata);
 }
 
 int rox_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
@@ -36,8 +36,8 @@ void rox_xsrq_table_init(struct rox_dev *dev)
 }
 
 /**
- * rox_xsrq_table_destroy() - the end of the table; no XRC SRQ is left
- * @dev: device
+ * rox_xsrq_table_destroy() - frees the table of XRC SRQs
+ * @dev: device without XRC SRQs
  */
 void rox_xsrq_table_destroy(struct rox_dev *dev)
 {
@@ -46,10 +46,11 @@ void rox_xsrq_table_destroy(struct rox_dev *dev)
 }
 
 /**
- * rox_xsrq_reserve() - gives an XRC SRQ its number, under which nobody finds it yet
+ * rox_xsrq_reserve() - reserves a number for an XRC SRQ
  * @srq: SRQ
  *
- * Process context. Return: 0 or -ENOMEM. Undone by rox_xsrq_cancel().
+ * Requests do not find the SRQ before rox_xsrq_publish(). rox_xsrq_cancel() undoes this.
+ * Process context. Return: 0 or -ENOMEM.
  */
 int rox_xsrq_reserve(struct rox_srq *srq)
 {
@@ -86,10 +87,10 @@ void rox_xsrq_cancel(struct rox_srq *srq)
 }
 
 /**
- * rox_xsrq_publish() - from here on requests find an XRC SRQ
+ * rox_xsrq_publish() - makes an XRC SRQ visible to requests
  * @srq: SRQ, complete
  *
- * Return: 0 or -ENOMEM.
+ * Process context. Return: 0 or -ENOMEM.
  */
 int rox_xsrq_publish(struct rox_srq *srq)
 {
@@ -99,10 +100,11 @@ int rox_xsrq_publish(struct rox_srq *srq)
 }
 
 /**
- * rox_xsrq_unpublish() - no request finds an XRC SRQ any more, and none is using it
+ * rox_xsrq_unpublish() - hides an XRC SRQ from requests, and waits for those that use it
  * @srq: SRQ
  *
- * Sleeps, for a run of some QP at most: messages do not hold SRQs.
+ * The wait takes one run of a QP at most: messages have no references on SRQs.
+ * Process context; sleeps.
  */
 void rox_xsrq_unpublish(struct rox_srq *srq)
 {
@@ -112,31 +114,4 @@ void rox_xsrq_unpublish(struct rox_srq *srq)
 	rox_xsrq_put(srq);
 	wait_for_completion(&srq->gone);
 	kfree_rcu(srq->xsrq, rcu);
-}
-
-struct rox_srq *rox_xsrq_get(struct rox_dev *dev, u32 num, const struct ib_xrcd *xrcd)
-{
-	struct rox_srq *srq = NULL;
-	struct rox_xsrq *xsrq;
-
-	rcu_read_lock();
-	xsrq = xa_load(&dev->xsrqs, num);
-	if (xsrq && refcount_inc_not_zero(&xsrq->ref))
-		srq = xsrq->srq;
-	rcu_read_unlock();
-	if (!srq || srq->ibsrq.ext.xrc.xrcd == xrcd)
-		return srq;
-	rox_xsrq_put(srq);
-	return NULL;
-}
-
-/**
- * rox_xsrq_put() - lets go of an XRC SRQ
- * @srq: from rox_xsrq_get()
- */
-void rox_xsrq_put(struct rox_srq *srq)
-{
-	/* After the last reference is gone, destroy may free the SRQ at once. */
-	if (refcount_dec_and_test(&srq->xsrq->ref))
-		complete(&srq->gone);
 }

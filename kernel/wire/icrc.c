@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The invariant CRC (IBTA annex A17.3.3): over eight bytes of ones in place of
- * a link header, then the packet from the IP header to the end of the pad, with
- * all fields set to ones that may change on the way.
+ * The invariant CRC (IBTA annex A17.3.3). It covers eight bytes of ones in place of a link header,
+ * and then the packet from the IP header to the end of the pad. All bits of fields that may change
+ * on the way are set to one.
  */
 #include <linux/kernel.h>
 #include <linux/string.h>
@@ -10,71 +10,66 @@
 
 #include "wire.h"
 
-/* The CRC's state after the eight bytes of ones. */
+/* State of the CRC after the eight bytes of ones. */
 #define ICRC_SEED	0xdebb20e3U
 
 /* The byte with FECN, BECN and reserved bits, which switches may change. */
 #define BTH_RESV	4
 
-static u8 *mask_udp_bth(u8 *p, const struct udphdr *udp, const u8 *bth)
-{
-	struct udphdr u = *udp;
-
-	u.check = (__force __sum16)0xffff;
-	memcpy(p, &u, sizeof(u));
-	p += sizeof(u);
-	memcpy(p, bth, ROX_BTH_LEN);
-	p[BTH_RESV] = 0xff;
-	return p + ROX_BTH_LEN;
-}
-
 /**
- * rox_icrc_begin_v4() - starts the ICRC of a packet over IPv4
+ * rox_icrc_head_v4() - takes the headers of a packet over IPv4
+ * @head: filled
  * @ip: header without options, as it will be on the wire
  * @udp: likewise
- * @bth: ROX_BTH_LEN bytes
- *
- * Return: the state, for rox_icrc_update() or rox_icrc_end()
  */
-u32 rox_icrc_begin_v4(const struct iphdr *ip, const struct udphdr *udp, const u8 *bth)
+void rox_icrc_head_v4(struct rox_icrc_head *head, const struct iphdr *ip, const struct udphdr *udp)
 {
-	u8 buf[sizeof(*ip) + sizeof(*udp) + ROX_BTH_LEN];
-	struct iphdr h = *ip;
-
-	h.tos = 0xff;
-	h.ttl = 0xff;
-	h.check = (__force __sum16)0xffff;
-	memcpy(buf, &h, sizeof(h));
-	mask_udp_bth(buf + sizeof(h), udp, bth);
-	return rox_icrc_update(ICRC_SEED, buf, sizeof(buf));
+	head->v4 = *ip;
+	head->v4.tos = 0xff;
+	head->v4.ttl = 0xff;
+	head->v4.check = (__force __sum16)0xffff;
+	head->ip_len = sizeof(*ip);
+	*rox_icrc_udp(head) = *udp;
+	rox_icrc_udp(head)->check = (__force __sum16)0xffff;
 }
 
 /**
- * rox_icrc_begin_v6() - starts the ICRC of a packet over IPv6
+ * rox_icrc_head_v6() - takes the headers of a packet over IPv6
+ * @head: filled
  * @ip: header, directly followed by UDP, as it will be on the wire
  * @udp: likewise
- * @bth: ROX_BTH_LEN bytes
- *
- * Return: the state, for rox_icrc_update() or rox_icrc_end()
  */
-u32 rox_icrc_begin_v6(const struct ipv6hdr *ip, const struct udphdr *udp, const u8 *bth)
+void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,
+		      const struct udphdr *udp)
 {
-	u8 buf[sizeof(*ip) + sizeof(*udp) + ROX_BTH_LEN];
-	struct ipv6hdr h = *ip;
-
-	h.priority = 0xf;
-	memset(h.flow_lbl, 0xff, sizeof(h.flow_lbl));
-	h.hop_limit = 0xff;
-	memcpy(buf, &h, sizeof(h));
-	mask_udp_bth(buf + sizeof(h), udp, bth);
-	return rox_icrc_update(ICRC_SEED, buf, sizeof(buf));
+	head->v6 = *ip;
+	head->v6.priority = 0xf;
+	memset(head->v6.flow_lbl, 0xff, sizeof(head->v6.flow_lbl));
+	head->v6.hop_limit = 0xff;
+	head->ip_len = sizeof(*ip);
+	*rox_icrc_udp(head) = *udp;
+	rox_icrc_udp(head)->check = (__force __sum16)0xffff;
 }
 
 /**
- * rox_icrc_update() - goes on over what follows the BTH
- * @state: of what came before
- * @data: next piece; pieces may be of any length
- * @len: its bytes
+ * rox_icrc_begin() - starts the ICRC of a packet
+ * @head: headers of the packet, with its BTH, whose changing bits are masked
+ *
+ * Return: the state, for rox_icrc_update() or rox_icrc_end()
+ */
+u32 rox_icrc_begin(struct rox_icrc_head *head)
+{
+	u8 *bth = rox_icrc_bth(head);
+
+	bth[BTH_RESV] = 0xff;
+	return rox_crc32(ICRC_SEED, head->bytes, bth + ROX_BTH_LEN - head->bytes);
+}
+
+/**
+ * rox_icrc_update() - continues the ICRC over bytes after the BTH
+ * @state: state before
+ * @data: next piece; pieces may have any length
+ * @len: bytes
  *
  * Return: the new state
  */
@@ -84,8 +79,10 @@ u32 rox_icrc_update(u32 state, const void *data, size_t len)
 }
 
 /**
- * rox_icrc_end() - the four bytes that end the packet
- * @state: of the whole packet up to the end of the pad
+ * rox_icrc_end() - ends the ICRC
+ * @state: state after the whole packet up to the end of the pad
+ *
+ * Return: the last four bytes of the packet
  */
 __le32 rox_icrc_end(u32 state)
 {

@@ -1,29 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * RoCE v2 on the wire: base and extended transport headers, the opcode table,
- * PSN arithmetic, ICRC. Pure functions: no sk_buff, no ib_device, no locks.
+ * The RoCE v2 packet format: base and extended transport headers, the opcode table, PSN
+ * arithmetic, ICRC. All functions are pure: no sk_buff, no ib_device, no locks. They may be
+ * called in any context, but rox_crc32() and the ICRC functions not in hard interrupts.
  * Source: IBTA specification volume 1, chapter 9 and annexes A16, A17 and A19.
  */
 #ifndef ROX_WIRE_H
 #define ROX_WIRE_H
 
+#include <linux/string.h>
 #include <linux/types.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
+#include <asm/byteorder.h>
 
+#define ROX_UDP_PORT	4791
+#define ROX_QPN_MASK	0xffffffU
+#define ROX_QPN_GSI	1U
+#define ROX_QPN_MULTICAST ROX_QPN_MASK
 #define ROX_PSN_MASK	0xffffffU
 #define ROX_BTH_LEN	12U
 #define ROX_ICRC_LEN	4U
+/* Length of an ACK packet from BTH to ICRC, with its AETH. */
+#define ROX_ACK_LEN	(ROX_BTH_LEN + 4U + ROX_ICRC_LEN)
 #define ROX_GRH_LEN	40U
-/* Longest run of extended headers: XRCETH and AtomicETH; RETH + ImmDt have 20. */
+/* The longest extended headers of an opcode are XRCETH and AtomicETH. */
 #define ROX_EXT_MAX	32U
-/* The same for packets in the middle of a message: XRCETH. */
-#define ROX_EXT_MIDDLE	4U
 
 /* Extended transport headers, in the order in which they appear. */
 enum rox_ext {
-	ROX_EXT_RDETH	= 1 << 0,	/* not used by our services; kept for the table */
 	ROX_EXT_DETH	= 1 << 1,
 	ROX_EXT_RETH	= 1 << 2,
 	ROX_EXT_ATOMIC	= 1 << 3,	/* AtomicETH */
@@ -31,19 +37,19 @@ enum rox_ext {
 	ROX_EXT_ATOMIC_ACK = 1 << 5,
 	ROX_EXT_IMM	= 1 << 6,
 	ROX_EXT_IETH	= 1 << 7,
-	ROX_EXT_XRC	= 1 << 8,	/* directly behind the BTH */
+	ROX_EXT_XRC	= 1 << 8,	/* XRCETH; directly after the BTH */
 };
 
 enum rox_op_flags {
 	ROX_OP_VALID	= 1 << 0,
-	ROX_OP_REQUEST	= 1 << 1,	/* for the responder; else for the requester */
+	ROX_OP_REQUEST	= 1 << 1,	/* a request; else a response or CNP */
 	ROX_OP_FIRST	= 1 << 2,	/* begins a message; an ONLY has FIRST and LAST */
 	ROX_OP_LAST	= 1 << 3,	/* ends a message */
 	ROX_OP_PAYLOAD	= 1 << 4,	/* may carry payload */
-	ROX_OP_RECV	= 1 << 5,	/* ends what consumes a receive WQE */
+	ROX_OP_RECV	= 1 << 5,	/* ends a message that consumes a receive WQE */
 };
 
-/* What a packet does; the same for all services. */
+/* The operation of a packet; the same for all services. */
 enum rox_op_kind {
 	ROX_KIND_NONE,
 	ROX_KIND_SEND,
@@ -73,14 +79,17 @@ struct rox_opcode_info {
 };
 
 /*
- * Opcodes 0x00 to 0xff; rows of unknown opcodes have no flags. The reserved ones of RC and XRC are
- * known as requests of ROX_KIND_NONE.
+ * The rows of opcodes 0x00 to 0xff. Rows of unknown opcodes have no flags. Reserved opcodes of RC
+ * and XRC have rows as requests of ROX_KIND_NONE.
  */
 extern const struct rox_opcode_info rox_opcodes[256];
 
+/* Congestion notification. The kernel defines its service, but not this opcode. */
+#define ROX_OPCODE_CNP		0x81
+
 /*
- * The opcode byte is one of <rdma/ib_pack.h> (IB_OPCODE_RC_SEND_FIRST ...); its
- * upper bits name the service.
+ * The opcode byte has a value of <rdma/ib_pack.h> (IB_OPCODE_RC_SEND_FIRST ...). Its upper three
+ * bits are the service.
  */
 enum rox_service {
 	ROX_SERVICE_RC = 0x00,
@@ -119,7 +128,7 @@ struct rox_bth {
 	u32 psn;
 };
 
-/* Extended headers in host order; which are meaningful says rox_opcodes[opcode].ext. */
+/* Extended headers in host order, except @imm. rox_opcodes[opcode].ext says which are valid. */
 struct rox_ext_hdrs {
 	struct {
 		u64 va;
@@ -146,8 +155,97 @@ struct rox_ext_hdrs {
 	u32 xrc_srqn;
 };
 
-void rox_bth_pack(u8 *dst, const struct rox_bth *bth);
-void rox_bth_parse(struct rox_bth *bth, const u8 *src);
+/* Bits of the BTH, as three words in host order. */
+enum rox_bth_bits {
+	ROX_BTH_SE	= 1 << 23,
+	ROX_BTH_M	= 1 << 22,
+	ROX_BTH_PAD	= 3 << 20,
+	ROX_BTH_TVER	= 15 << 16,
+	ROX_BTH_BECN	= 1 << 30,
+};
+
+#define ROX_BTH_OPCODE_SHIFT	24
+#define ROX_BTH_PAD_SHIFT	20
+#define ROX_BTH_TVER_SHIFT	16
+/* The uppermost bits of the second and the third word. */
+#define ROX_BTH_FECN		0x80000000U
+#define ROX_BTH_A		0x80000000U
+
+/* Writes ROX_BTH_LEN bytes, at any alignment. Bits beyond the width of a field are ignored. */
+static inline void rox_bth_pack(u8 *dst, const struct rox_bth *bth)
+{
+	__be32 words[3];
+
+	words[0] = cpu_to_be32((u32)bth->opcode << ROX_BTH_OPCODE_SHIFT |
+			       (bth->solicited ? ROX_BTH_SE : 0) | (bth->migreq ? ROX_BTH_M : 0) |
+			       ((u32)bth->pad << ROX_BTH_PAD_SHIFT & ROX_BTH_PAD) |
+			       ((u32)bth->tver << ROX_BTH_TVER_SHIFT & ROX_BTH_TVER) | bth->pkey);
+	words[1] = cpu_to_be32((bth->fecn ? ROX_BTH_FECN : 0) | (bth->becn ? ROX_BTH_BECN : 0) |
+			       (bth->dqpn & ROX_QPN_MASK));
+	words[2] = cpu_to_be32((bth->ackreq ? ROX_BTH_A : 0) | (bth->psn & ROX_PSN_MASK));
+	memcpy(dst, words, sizeof(words));
+}
+
+/* Reads ROX_BTH_LEN bytes, of any alignment. */
+static inline void rox_bth_parse(struct rox_bth *bth, const u8 *src)
+{
+	__be32 words[3];
+	u32 word;
+
+	memcpy(words, src, sizeof(words));
+	word = be32_to_cpu(words[0]);
+	bth->opcode = word >> ROX_BTH_OPCODE_SHIFT;
+	bth->solicited = word & ROX_BTH_SE;
+	bth->migreq = word & ROX_BTH_M;
+	bth->pad = (word & ROX_BTH_PAD) >> ROX_BTH_PAD_SHIFT;
+	bth->tver = (word & ROX_BTH_TVER) >> ROX_BTH_TVER_SHIFT;
+	bth->pkey = word & 0xffff;
+	word = be32_to_cpu(words[1]);
+	bth->fecn = word & ROX_BTH_FECN;
+	bth->becn = word & ROX_BTH_BECN;
+	bth->dqpn = word & ROX_QPN_MASK;
+	word = be32_to_cpu(words[2]);
+	bth->ackreq = word & ROX_BTH_A;
+	bth->psn = word & ROX_PSN_MASK;
+}
+
+/* Sets the PSN in a packed BTH that was packed with a PSN of 0. */
+static inline void rox_bth_set_psn(u8 *bth, u32 psn)
+{
+	__be32 word;
+
+	memcpy(&word, bth + 8, sizeof(word));
+	word |= cpu_to_be32(psn & ROX_PSN_MASK);
+	memcpy(bth + 8, &word, sizeof(word));
+}
+
+/* The bits of the first eight bytes of a BTH that rox_bth_alike() compares. */
+#define ROX_BTH_ALIKE	0xe00fffff00ffffffULL
+
+/* The first eight bytes of a BTH, for rox_bth_alike(). */
+static inline __be64 rox_bth_key(const u8 *bth)
+{
+	__be64 key;
+
+	memcpy(&key, bth, sizeof(key));
+	return key;
+}
+
+/* Have two BTHs the same service, version, P_Key and destination QP? */
+static inline bool rox_bth_alike(__be64 a, __be64 b)
+{
+	return !((a ^ b) & cpu_to_be64(ROX_BTH_ALIKE));
+}
+
+/* The bits of the first eight bytes that rox_bth_equal() compares: all but the reserved byte. */
+#define ROX_BTH_EQUAL	0xffffffff00ffffffULL
+
+/* Have two BTHs the same fields before their PSNs? */
+static inline bool rox_bth_equal(__be64 a, __be64 b)
+{
+	return !((a ^ b) & cpu_to_be64(ROX_BTH_EQUAL));
+}
+
 /* Pack or parse the extended headers that the opcode has; return their length in bytes. */
 unsigned int rox_ext_pack(u8 *dst, u8 opcode, const struct rox_ext_hdrs *ext);
 unsigned int rox_ext_parse(struct rox_ext_hdrs *ext, u8 opcode, const u8 *src);
@@ -176,32 +274,94 @@ u32 rox_credit_decode(u8 code);		/* code 0..30 -> number */
 u64 rox_rnr_timer_ns(u8 code);		/* 5-bit RNR NAK timer code -> nanoseconds (table 45) */
 u64 rox_ack_timeout_ns(u8 code);	/* local ACK timeout: 4.096 us * 2^code; 0 -> 0 (never) */
 
+/* P_Keys: the upper bit is set for full members of a partition. */
+#define ROX_PKEY_FULL	0x8000
+#define ROX_PKEY_BASE	0x7fff
+
+/* 0x0000 and 0x8000 are invalid. A table entry with one of these values is free. */
+static inline bool rox_pkey_valid(u16 pkey)
+{
+	return pkey & ROX_PKEY_BASE;
+}
+
+/* Both keys are of the same partition, and at least one is of a full member. */
+static inline bool rox_pkey_match(u16 a, u16 b)
+{
+	return rox_pkey_valid(a) && !((a ^ b) & ROX_PKEY_BASE) && ((a | b) & ROX_PKEY_FULL);
+}
+
 static inline u32 rox_psn_add(u32 psn, u32 n)
 {
 	return (psn + n) & ROX_PSN_MASK;
 }
 
-/* Signed distance a - b in the 24-bit circle: > 0 if a is after b. */
+/* Signed difference a - b modulo 2^24: > 0 if a is after b. */
 static inline s32 rox_psn_diff(u32 a, u32 b)
 {
 	return (s32)((a - b) << 8) >> 8;
 }
 
-/*
- * ICRC. Chain: state = rox_icrc_begin_v4() or _v6() over the IP and UDP headers
- * and the BTH, then rox_icrc_update() over everything after the BTH to the end
- * of the pad; rox_icrc_end() gives the four bytes as they stand in the packet.
- * The headers are read as they will be on the wire (per segment: total length
- * and ID included) and masked by the function.
+/**
+ * struct rox_icrc_head - the headers of a packet as the ICRC covers them
+ * @bytes: IP header, UDP header, BTH; fields that may change on the way are masked
+ * @v4: IPv4 header in @bytes
+ * @v6: IPv6 header in @bytes
+ * @ip_len: length of the IP header
  */
-u32 rox_icrc_begin_v4(const struct iphdr *ip, const struct udphdr *udp, const u8 *bth);
-u32 rox_icrc_begin_v6(const struct ipv6hdr *ip, const struct udphdr *udp, const u8 *bth);
+struct rox_icrc_head {
+	union {
+		u8 bytes[sizeof(struct ipv6hdr) + sizeof(struct udphdr) + ROX_BTH_LEN];
+		struct iphdr v4;
+		struct ipv6hdr v6;
+	};
+	u32 ip_len;
+};
+
+static inline struct udphdr *rox_icrc_udp(struct rox_icrc_head *head)
+{
+	return (struct udphdr *)(head->bytes + head->ip_len);
+}
+
+/*
+ * Sets what differs between the packets of a frame: @len, the bytes from BTH to ICRC, and the IPv4
+ * ID on the wire.
+ */
+static inline void rox_icrc_packet(struct rox_icrc_head *head, u32 len, u16 id)
+{
+	__be16 udp_len = cpu_to_be16(sizeof(struct udphdr) + len);
+
+	rox_icrc_udp(head)->len = udp_len;
+	if (head->ip_len == sizeof(struct iphdr)) {
+		head->v4.tot_len = cpu_to_be16(sizeof(struct iphdr) + sizeof(struct udphdr) + len);
+		head->v4.id = cpu_to_be16(id);
+	} else {
+		head->v6.payload_len = udp_len;
+	}
+}
+
+/* Return: where the caller writes the BTH of the packet, of ROX_BTH_LEN bytes. */
+static inline u8 *rox_icrc_bth(struct rox_icrc_head *head)
+{
+	return head->bytes + head->ip_len + sizeof(struct udphdr);
+}
+
+/*
+ * ICRC of packets: rox_icrc_head_v4() or rox_icrc_head_v6() takes the IP and UDP headers.
+ * rox_icrc_packet() sets the fields that differ between the packets of a frame. The caller writes
+ * the BTH to rox_icrc_bth(). rox_icrc_begin() returns the state. rox_icrc_update() adds everything
+ * after the BTH to the end of the pad. rox_icrc_end() returns the four bytes for the packet.
+ */
+void rox_icrc_head_v4(struct rox_icrc_head *head, const struct iphdr *ip, const struct udphdr *udp);
+void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,
+		      const struct udphdr *udp);
+u32 rox_icrc_begin(struct rox_icrc_head *head);
 u32 rox_icrc_update(u32 state, const void *data, size_t len);
 __le32 rox_icrc_end(u32 state);
 
 /*
- * CRC-32 register (reflected, no inversion) after @len more bytes, by the
- * fastest code of this kernel (wire/crc32.c; the host's unit tests have their own).
+ * Returns the CRC-32 register (reflected, not inverted) after @len more bytes. Uses the fastest
+ * code of this kernel (wire/crc32.c). The unit tests on the host have their own implementation.
+ * rox_crc32_init() and rox_crc32_exit() look for that code and free it; they may sleep.
  */
 u32 rox_crc32(u32 state, const void *data, size_t len);
 void rox_crc32_init(void);

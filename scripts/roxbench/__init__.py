@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The benchmark behind scripts/bench; what runs in the guests is in tests/bench."""
+"""The benchmark behind scripts/bench. The programs that run in guests are in tests/bench."""

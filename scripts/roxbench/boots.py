@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs the guests and gathers what they say."""
+"""Runs the guests and collects their samples."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SPARE = 90                      # seconds for a boot, a long round and the clean
 def job_of(boot, kernel):
     peers = boot.peers
     return {"peers": peers, "siw": str(siw.find(kernel)) if "siw" in peers else None,
-            "seconds": boot.seconds, "rounds": boot.rounds, "budget": boot.budget,
+            "queues": boot.tap, "uso": boot.uso, "seconds": boot.seconds, "rounds": boot.rounds, "budget": boot.budget,
             "measurements": boot.measurements}
 
 
@@ -31,7 +31,11 @@ def command_of(boot, job):
     if boot.cpu:
         command.append(f"--cpu={boot.cpu}")
     if boot.pair:
-        command += ["--pair", "virtio", "--mtu", "9000"]
+        command += ["--pair", "virtio", "--mtu", str(boot.mtu)]
+    if boot.tap:
+        command += ["--tap", str(boot.tap)]
+    if boot.cpus:
+        command += ["--cpus", str(boot.cpus)]
     return [*command, "--", "tests/bench/run", str(job)]
 
 
@@ -54,7 +58,7 @@ def describe(sample):
 
 
 def run(boot, folder):
-    """One boot from start to end: a dictionary with its facts, its samples, its status."""
+    """Runs one boot from start to end. Returns a dictionary of its facts, samples and status."""
     began = time.monotonic()
     job = folder / f"job-{boot.name}.json"
     job.write_text(json.dumps(job_of(boot, kernels.find(boot.kernel))))
@@ -92,7 +96,7 @@ def take(line, result):
 
 
 def build(wanted):
-    """The module for the kernels, the provider, the programs of tests/bench."""
+    """Builds the module for the kernels, the provider, and the programs of tests/bench."""
     for kver in sorted({boot.kernel for boot in wanted}):
         make("module", f"KVER={kver}")
     make("provider")

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The command line of scripts/bench, and a run from its start to its report."""
+"""Measure rox beside rdma_rxe, siw and TCP in virtual machines, and report the figures."""
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-from roxvm import accel, kernels
+from roxvm import taps
 from roxvm.paths import BUILD, REPO, HarnessError
 
-from . import boots, plan, profile, report, stats, tables, targets
+from . import boots, count, facts, plan, profile, report, stats, tables, targets
 
 OUTPUT = BUILD / "bench"
-# What the boot before, and the build, leave of the load of a minute.
+# Load average that a build or the boot before may leave behind.
 BUSY = 3.0
 
 
@@ -25,48 +21,37 @@ def parse(arguments):
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="measure, write build/bench/results.json, print tables")
     run.add_argument("--quick", action="store_true", help="the core only, some minutes")
-    run.add_argument("--check", action="store_true", help="status 1 if a target is not reached")
-    run.add_argument("--no-build", action="store_true", help="take what is built already")
+    run.add_argument("--check", action="store_true", help="status 1 if a target is not reached, or was not measured")
+    run.add_argument("--no-build", action="store_true", help="use what is already built")
     run.add_argument("--boots", default="", metavar="NAMES", help="only these, see plan.py")
     run.add_argument("--only", default="", metavar="REGEX",
                      help="only measurements whose test or service matches (lat, cpu, UD)")
     run.add_argument("--keep", action="store_true", help="keep the other boots of the last run")
-    run.add_argument("--rounds", type=int, metavar="N", help="no more than so many")
+    run.add_argument("--rounds", type=int, metavar="N", help="at most N rounds")
     profile.options_of(verbs.add_parser("profile", help="show where the time goes"))
+    count.options_of(verbs.add_parser("count", help="count instructions of messages with a plugin of QEMU"))
     show = verbs.add_parser("show", help="print the tables of the last run again")
-    show.add_argument("--check", action="store_true", help="status 1 if a target is not reached")
-    verbs.add_parser("report", help="write Documentation/benchmarks.md from the last run")
-    return parser.parse_args(arguments)
+    show.add_argument("--check", action="store_true",
+                      help="status 1 if a target is not reached, or was not measured")
+    reported = verbs.add_parser("report", help="write Documentation/benchmarks.md from the last run")
+    reported.add_argument("--counts", action="store_true", help="only its section about instructions")
+    options = parser.parse_args(arguments)
+    if options.verb == "run" and options.check and (options.quick or options.boots or options.only):
+        parser.error("--check is about all targets, which needs a whole run")
+    return options
 
 
-def git(*arguments):
-    return subprocess.run(["git", "-C", str(REPO), *arguments], stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.DEVNULL, check=False).stdout.strip()
-
-
-def host():
-    """The machine that the guests run on."""
-    model = ""
-    with open("/proc/cpuinfo", encoding="utf-8") as info:
-        for line in info:
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    qemu = subprocess.run(["qemu-system-x86_64", "--version"], stdout=subprocess.PIPE, text=True,
-                          check=False).stdout.partition("\n")[0]
-    return {"cpu": model, "cpus": os.cpu_count(), "kernel": platform.release(), "qemu": qemu,
-            "accel": accel.choose(kernels.find("6.12"))}
-
-
-def version():
-    """Of what a boot is measured, and when."""
-    return {"when": time.strftime("%Y-%m-%d %H:%M:%S%z"), "commit": git("rev-parse", "HEAD"),
-            "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
-            "load": os.getloadavg()[0]}
+def can_run(boot, results, missing=taps.missing):
+    """False, and says so, if this machine cannot have the boot's tap devices."""
+    why = missing() if boot.tap else None
+    if why:
+        print(f"boot {boot.name} is not run, as there can be no tap devices here: {why}", flush=True)
+        results["not_run"].append(f"{boot.name}: no tap devices: {why}")
+    return not why
 
 
 def measure(options):
-    """Runs the boots; the data is written after each, so that none is lost."""
+    """Runs the boots. Writes the data after each one, so that none is lost."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
     wanted = plan.boots(options.quick)
     if options.boots:
@@ -78,12 +63,14 @@ def measure(options):
         boot.rounds = [min(limit, options.rounds or limit) for limit in boot.rounds]
     if not options.no_build:
         boots.build(wanted)
-    results = {"quick": options.quick, "machine": host(), "boots": []}
+    results = {"quick": options.quick, "machine": facts.host(), "boots": [], "not_run": []}
     if options.keep:
         names = [boot.name for boot in wanted]
         results["boots"] = [boot for boot in load()["boots"] if boot["name"] not in names]
     for boot in wanted:
-        before = version()
+        if not can_run(boot, results):
+            continue
+        before = facts.version()
         if before["load"] > BUSY:
             print(f"the machine is busy (load {before['load']:.1f}): figures will be wrong",
                   file=sys.stderr)
@@ -96,7 +83,7 @@ def measure(options):
 
 
 def finish(results):
-    """Adds what follows from the samples, and writes it all."""
+    """Adds medians, ratios and verdicts to the samples, and writes everything."""
     results["summary"] = stats.summary(results["boots"])
     results["failures"] = stats.failures(results["boots"])
     results["targets"] = targets.judge(results["summary"])
@@ -120,13 +107,18 @@ def show(results, check):
         print(line)
     for line in targets.lines(results["targets"]):
         print(line)
+    for text in results.get("not_run", ()):
+        print(f"NOT RUN: {text}")
     for text in results["failures"]:
         print(f"FAILED: {text}")
     seconds = sum(boot["seconds"] for boot in results["boots"])
     print(f"{seconds / 60:.1f} minutes; every sample is in {OUTPUT / 'results.json'}", flush=True)
     if results["failures"]:
         return 1
-    return 1 if check and any(t["reached"] is False for t in results["targets"]) else 0
+    missed = targets.missed(results["targets"]) if check else ()
+    for row in missed:
+        print(f"FAILED: {row}", flush=True)
+    return 1 if missed else 0
 
 
 def main(arguments):
@@ -134,8 +126,13 @@ def main(arguments):
     try:
         if options.verb == "profile":
             return profile.run(options, OUTPUT)
+        if options.verb == "count":
+            return count.run(options, OUTPUT)
         if options.verb == "report":
-            report.write(load(), REPO / "Documentation")
+            if options.counts:
+                report.write_counts(REPO / "Documentation")
+            else:
+                report.write(load(), REPO / "Documentation")
             return 0
         results = measure(options) if options.verb == "run" else load()
         return show(results, options.check)

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is measured: the guests to boot, and the measurements in each."""
+"""The plan of the benchmark: the guests to boot, and the measurements in each."""
 
 import re
 
 KIB = 1 << 10
 MIB = 1 << 20
 RDMA = ["rox", "rxe", "siw"]
-# Copies as anchors.md says; the accelerated CRC costs an emulated CPU a call for each instruction.
+# The usual CPU flags. The accelerated CRC is off: an emulated CPU needs a call for each of its
+# instructions.
 PLAIN_CPU = "-pclmulqdq"
 
 
 class Boot:
-    """One guest, or two that are joined: only figures of the same boot are compared."""
+    """A boot of one guest, or of two connected ones. Only figures of the same boot are compared."""
 
     def __init__(self, name, measurements, **given):
         self.name = name
@@ -19,15 +20,19 @@ class Boot:
         self.kernel = "6.12"
         self.cpu = PLAIN_CPU
         self.pair = False
+        self.tap = 0                    # queues of tap devices that join a pair; 0: a socket joins it
+        self.cpus = None                # the usual number
+        self.mtu = 9000
+        self.uso = None                 # UDP segmentation in both guests; None: as the driver leaves it
         self.mem = 3072
-        self.seconds = 1.0              # one run of one program
+        self.seconds = 1.0              # duration of one run of a program
         self.rounds = (2, 5)            # at least, at most
-        self.budget = 120               # seconds; no further round is begun that would end later
+        self.budget = 120               # seconds; no round starts that would end later
         for key, value in given.items():
             setattr(self, key, value)
 
     def limit_to(self, pattern):
-        """Leaves out measurements that do not match; returns what is left."""
+        """Keeps only measurements that match."""
         self.measurements = [what for what in self.measurements
                              if re.search(pattern, f"{what['test']} {what['service']}")]
         return self.measurements
@@ -49,7 +54,7 @@ def other(kind, setting, test, size=0, peers=("tcp",), **more):
 
 
 def core(setting, peers=None):
-    """What issue 4 asks for in figures: bandwidth, message rate, latency."""
+    """Bandwidth, message rate and latency, for the targets (targets.py)."""
     return [
         *(perftest(setting, f"{verb}_bw", 64 * KIB, peers) for verb in ("write", "send", "read")),
         other("iperf", setting, "stream", 64 * KIB),
@@ -72,13 +77,13 @@ def many_qps(setting, numbers, peers=None):
 
 
 def cpu(setting, peers=None):
-    """CPU seconds for a GiB, both sides together; ib_write_bw cannot sleep until completions come."""
+    """CPU seconds per GiB, of both ends together. Not with ib_write_bw, which only polls."""
     return [perftest(setting, "send_bw_cpu", 64 * KIB, peers, kind="perftest_cpu"),
             other("iperf_cpu", setting, "stream_cpu", 64 * KIB)]
 
 
 def curves(setting, peers=None):
-    """Over the sizes of messages; all three verbs on one device, else the one-sided ones."""
+    """A series of message sizes: all three verbs on one device, else the one-sided ones."""
     verbs = ("write", "send", "read") if setting == "loop" else ("write", "read")
     return [
         *(perftest(setting, f"{verb}_bw", size, peers) for verb in verbs
@@ -95,7 +100,7 @@ def services(setting, peers):
 
 
 def scale():
-    """Many connections, QPs, MRs; the memory of 10,000 QPs of rdma_rxe is not needed."""
+    """Many connections, QPs and MRs. The memory of 10,000 QPs is not measured for rdma_rxe."""
     def on(peers, kind, test, **more):
         return other(kind, "loop", test, peers=peers, **{"service": "RC", **more})
 
@@ -105,12 +110,12 @@ def scale():
         on(["rox", "rxe"], "reg", "reg_1GiB_plain", pages="plain"),
         on(["rox", "rxe"], "reg", "reg_1GiB_huge", pages="huge"),
         on(["rox", "rxe"], "mrs", "reg_each", count=100000, most=1),
-        # Over siw some of several hundred connections fail, and cmtime then measures less.
+        # With siw some of several hundred connections fail, and then cmtime measures fewer.
         on(["rox", "rxe"], "cmtime", "connections", count=300),
     ]
 
 
-# Half of each delay is on each end; queues are long unless they are what it is about.
+# Each end adds half of a delay. Queues are long, except where short queues are measured.
 FAR = "limit 10000 delay 0.5ms"
 NETWORKS = {
     "1 ms": FAR,
@@ -128,10 +133,24 @@ NETWORKS = {
 
 
 def lossy(setting, names=tuple(NETWORKS), frames=False):
-    """Goodput of 64 KiB messages through a bad network; as packets, or as frames that are cut later."""
+    """Goodput of 64 KiB messages through a bad network, as packets or as frames that are segmented later."""
     ending = ", in frames" if frames else ""
     return [other("goodput", setting, f"goodput {name}{ending}", 64 * KIB, ("rox", "rxe", "tcp"),
                   service="RC", netem=NETWORKS[name], frames=frames) for name in names]
+
+
+# Guests on tap devices with virtio headers, as hypervisors join them.
+TAP = {"pair": True, "mem": 1536, "budget": 60, "rounds": (2, 5)}
+
+
+def tapped(verbs):
+    return [*(perftest("tap", f"{verb}_bw", 64 * KIB, ["rox", "rxe"]) for verb in verbs),
+            other("iperf", "tap", "stream", 64 * KIB)]
+
+
+def packets_a_frame():
+    """What rox receives from rdma_rxe, which sends each packet by itself."""
+    return other("frames", "tap", "packets a frame from rdma_rxe", 64 * KIB, ("rox",), service="RC", ends="mixed")
 
 
 def quick():
@@ -171,6 +190,11 @@ def full():
                         for size in (2, 4 * KIB, MIB)),
                       *cpu("pair", ["rox", "rxe"])],
              pair=True, budget=300, rounds=(2, 5), mem=1536),
+        Boot("tap", [*tapped(("write", "send", "read")), packets_a_frame()], tap=1, uso=True, **TAP),
+        Boot("tapcut", tapped(("write", "send", "read")), tap=1, uso=False, **TAP),
+        Boot("tap1500", [*tapped(("write",)), packets_a_frame()], tap=1, uso=True, **{**TAP, "mtu": 1500}),
+        Boot("tapqueues", [*tapped(("write",)), *many_qps("tap", [16], ["rox", "rxe"])], tap=4, uso=True, cpus=2,
+             **TAP),
         Boot("lossy", [*lossy("first"), *lossy("first", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              seconds=3, budget=280, rounds=(1, 3)),
         Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),

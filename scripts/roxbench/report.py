@@ -1,59 +1,90 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Documentation/benchmarks.md and its pictures, from the data of the last run."""
+"""Write Documentation/benchmarks.md and its pictures from the data of the last run."""
 
-from . import svg, tables, targets
+import textwrap
+
+from roxvm.paths import REPO
+
+from . import count, svg, tables, targets
 from .stats import is_less_better
 
+INSTRUCTIONS = "## Instructions of a message"
+FIGURES = "## All figures"
 PEERS = ("rxe", "siw", "tcp")
+# Written by hand: why the figures are what they are.
+WHY = REPO / "Documentation" / "bench" / "why.md"
 HEAD = """# Benchmarks
 
 Made by `scripts/bench report` from the data of `make bench{quick}`; do not edit by hand.
 
-How it is measured: `make bench` boots the guests one after the other. In each, perftest (rox, rdma_rxe, siw),
-iperf3 and qperf (TCP, UDP) run one at a time, peer after peer and round after round, each with as many messages as
-make a run of about a second. A figure is the median of the rounds, with the least and the most in parentheses.
-MiB/s are 2^20 bytes a second; latencies are perftest's typical (half a round trip, a whole one for reads), and below
-them the 99th percentile. `x siw` says how many times as good as siw's the figure of rox is (speed: theirs times so
-much; time: theirs divided by so much). `_cpu` is the time of all CPUs of all guests for a GiB, with programs that sleep
-until completions come. `goodput` is what ib_write_bw (iperf3 for TCP) brings through netem on both ends, into which rox
-and TCP send packet by packet; `in frames` as they do otherwise: what is lost then is up to 64 KiB at once, for rdma_rxe
-a packet. 0 is a connection of rdma_rxe that has ended each time. Only figures of the same boot are compared. rdma_rxe is Debian's, siw is built from Debian's linux-source,
-because Debian's kernels have none.
+`make bench` boots the guests one after the other. In each, perftest (rox, rdma_rxe, siw), iperf3 and qperf (TCP, UDP)
+run one at a time, peer after peer and round after round, each with as many messages as make a run of about a second.
+rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's kernels have none.
 
-    make bench                  everything (below 40 minutes), data in build/bench/results.json
+- A figure is the median of the rounds, with the least and the most in parentheses. Only figures of the same boot are
+  compared.
+- MiB/s are 2^20 bytes a second. Latencies are perftest's typical ones: half a round trip, a whole one for READs. Below
+  them is the 99th percentile.
+- `x siw` compares with siw: 2 is twice the speed, or half the time.
+- `_cpu` is the time of all CPUs of all guests for a GiB, with programs that sleep until completions come.
+- `goodput` is what ib_write_bw (iperf3 for TCP) brings through netem on both ends. rox and TCP send packet by packet
+  there. In rows with "in frames" they send frames of up to 64 KiB, which netem loses whole; rdma_rxe sends packets.
+  0 means that the connection of rdma_rxe ended each time.
+- Boots `tap`: the guests are on tap devices with virtio headers, on a bridge, which carry frames that are segmented
+  later. `tap`: MTU 9000, UDP segmentation on (`ethtool -K DEVICE tx-udp-segmentation on`); `tapcut`: off; `tap1500`:
+  MTU 1500; `tapqueues`: four queues. `pair` is joined by a socket, which takes only packets.
+
+The commands:
+
+    make bench                  everything (below 50 minutes), data in build/bench/results.json
     make bench QUICK=1          the core, below 6 minutes
     make bench CHECK=1          ends with status 1 if a target of the table below is not reached
     make bench BOOTS="one crc"  only these boots
     scripts/bench report        this file and its pictures from build/bench/results.json
+    make count                  instructions of a message, in build/count.json
     make profile PROFILE="write_bw --setting veth"     where the time goes; `scripts/bench profile -h`
 """
 
+# The section about what scripts/bench count has found.
+COUNTED = """Counted by `make count` on kernel {kernel}, commit {commit:.12}, in a guest of one CPU whose clock is the \
+number of its
+instructions. "Instructions" are those of programs and kernel at both ends. Not among them: loops that copy or compute
+a CRC (listed apart), programs that poll in vain, and the loop of an idle CPU. Client and server are the programs with
+the kernel beneath them; an interrupt belongs to whom it interrupts. "Other" is kernel threads. A string instruction
+(`rep movs`) counts once."""
+
 
 def versions(results):
-    """When the boots were measured and of which commit, those of the same commit in one line."""
+    """Lines with commit and time of the boots; boots of the same commit share a line."""
     lines = {}
     for boot in results["boots"]:
         commit = f"commit {boot['commit'][:12]}{' with changes' if boot['changed'] else ''}"
         lines.setdefault(commit, []).append(boot)
     for commit, boots in lines.items():
-        yield (f"- {commit}, {boots[0]['when']}: boots "
+        yield (f"{commit}, {boots[0]['when']}: boots "
                f"{', '.join(boot['name'] for boot in boots)}; the host's load before each: "
                f"{', '.join(format(boot['load'], '.1f') for boot in boots)}")
+
+
+def item(text):
+    """An item of a list, in lines of the usual length."""
+    return textwrap.fill(text, 118, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
+                         break_on_hyphens=False)
 
 
 def machine(results):
     """The setting that the figures belong to."""
     host, facts = results["machine"], results["boots"][0]["facts"]
     parameters = ", ".join(f"{k}={v}" for k, v in facts.get("parameters", {}).items())
-    return [
-        "## The machine", "",
+    items = [
         *versions(results),
-        f"- host: {host['cpus']} x {host['cpu']}, Linux {host['kernel']}, {host['qemu']}, "
+        f"host: {host['cpus']} x {host['cpu']}, Linux {host['kernel']}, {host['qemu']}, "
         f"accelerator {host['accel']}",
-        f"- guest: {facts.get('model')}, command line `{facts.get('cmdline')}`",
-        f"- rox' parameters: {parameters or 'none'}",
-        "- under emulation (tcg) everything is 10 to 30 times slower than on a real machine and "
-        "instructions count more than memory: look at ratios, not at figures", ""]
+        f"guest: {facts.get('model')}, command line `{facts.get('cmdline')}`",
+        f"rox' parameters: {parameters or 'none'}",
+        "under emulation (tcg) everything is 10 to 30 times slower than on a real machine, and instructions "
+        "count more than memory: look at ratios, not at figures"]
+    return ["## The machine", "", *map(item, items), ""]
 
 
 def reached(results):
@@ -71,8 +102,21 @@ def reached(results):
             *tables.table(["", "wanted", "ratio", "rox / other", ""], rows), ""]
 
 
+def counted(results):
+    """The section about instructions, if they have been counted."""
+    if not results:
+        return []
+    word = {True: "reached", False: "**not reached**", None: "not measured"}
+    rows = [[f"{verdict['row']}: {c['text']}", f"at most {c['wanted']:.3g}",
+             "-" if c["ratio"] is None else f"{c['ratio']:.3g}",
+             f"{targets.amount(c['rox'], c['unit'])} / {targets.amount(c['other'], c['unit'])}", word[c["reached"]]]
+            for verdict in results["targets"] for c in verdict["conditions"]]
+    return [INSTRUCTIONS, "", *COUNTED.format(**results).splitlines(), "",
+            *tables.table(["", "wanted", "ratio", "rox / other", ""], rows), "", *count.lines(results)]
+
+
 def ratios(row):
-    """How many times as good as each peer, for the bars."""
+    """The ratios to each peer, for the bars."""
     found = {}
     for peer in PEERS:
         ratio = row["ratios"].get(peer)
@@ -109,18 +153,28 @@ def curve_pictures(results):
                svg.curves(title, series, tables.NAMES, tables.unit(test)))
 
 
+def write_counts(folder):
+    """Replaces the section about instructions in benchmarks.md, or adds it before the figures."""
+    path = folder / "benchmarks.md"
+    text, title, figures = path.read_text().partition(FIGURES)
+    before = text.partition(INSTRUCTIONS)[0]
+    path.write_text("\n".join([before.rstrip("\n"), "", *counted(count.load()), title]) + figures)
+
+
 def write(results, folder):
-    """Writes benchmarks.md and bench/*.svg into a folder; old pictures go."""
+    """Writes benchmarks.md and bench/*.svg into a folder. Deletes old pictures."""
     pictures = folder / "bench"
     pictures.mkdir(exist_ok=True)
     for old in pictures.glob("*.svg"):
         old.unlink()
     lines = [HEAD.format(quick=" QUICK=1" if results["quick"] else ""), *machine(results),
-             *reached(results), "## Pictures", ""]
+             *reached(results), *WHY.read_text().splitlines(), "", "## Pictures", ""]
     for name, title, picture in (*bar_pictures(results), *curve_pictures(results)):
         (pictures / name).write_text(picture)
         lines += [f"![{title}](bench/{name})", ""]
-    lines += ["## All figures", "", *tables.sections(results["summary"], results["boots"])]
+    lines += [*counted(count.load()), FIGURES, "", *tables.sections(results["summary"], results["boots"])]
+    if results.get("not_run"):
+        lines += ["## What was not run", "", *(f"- {text}" for text in results["not_run"]), ""]
     if results["failures"]:
         lines += ["## What failed", "", *(f"- {text}" for text in results["failures"]), ""]
     (folder / "benchmarks.md").write_text("\n".join(lines).rstrip("\n") + "\n")

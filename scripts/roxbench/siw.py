@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""siw, which Debian's kernels lack: built from Debian's linux-source as a module.
+"""Build the module siw, which Debian's kernels do not have, from Debian's linux-source.
 
-The result lies in the cache folder, by the kernel's version and the source's.
+The result is in the cache folder, named by the versions of kernel and source.
 """
 
 import os
@@ -17,7 +17,7 @@ FOLDER = "drivers/infiniband/sw/siw"
 
 
 def find(kernel):
-    """The path of siw.ko for a kernel, built if need be."""
+    """The path of siw.ko for a kernel, built if necessary."""
     version = debugkernel.source_version()
     home = CACHE / "siw" / kernel.kver
     module = home / version.partition("~")[0] / "siw.ko"
@@ -31,7 +31,7 @@ def find(kernel):
 
 
 def source(version, folder):
-    """Puts siw's files into the folder: from the debug kernel's tree, or from the package."""
+    """Copies siw's files into the folder, from the debug kernel's tree or the package."""
     tree = CACHE / "src" / f"linux-source-{version.partition('~')[0]}"
     if (tree / ".complete").exists():
         shutil.copytree(tree / FOLDER, folder)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""From samples to medians, and from medians to ratios."""
+"""Calculate medians of samples and ratios of medians."""
 
 import statistics
 
 KEY = ("boot", "setting", "test", "size", "qps", "service")
 PEERS = ("rox", "rxe", "siw", "tcp", "limit")
-# What is better when it is more, and what when it is less.
+# Figures that are better when higher, and those that are better when lower.
 LESS = ("_lat", "_cpu", "getppid", "_memory", "reg_", "_each")
 
 
@@ -28,7 +28,7 @@ def summary(boots):
 
 
 def add_streams(rows):
-    """TCP has no verbs: its stream stands beside every bandwidth of 64 KiB."""
+    """TCP has no verbs: its stream is compared with every bandwidth of 64 KiB messages."""
     streams = {(r["boot"], r["setting"]): r["peers"]["tcp"]["median"]
                for r in rows if r["test"] == "stream"}
     for each in rows:
@@ -60,7 +60,7 @@ def figure(samples):
 
 
 def failures(boots):
-    """What has no figure at all, and which guests ended badly."""
+    """Measurements without a figure, and guests that failed."""
     found = []
     for boot in boots:
         if boot["status"]:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The summary as tables in Markdown, which are legible on a terminal, too."""
+"""The summary as tables in Markdown, also for a terminal."""
 
 from .stats import PEERS, is_less_better
 
 NAMES = {"rox": "rox", "rxe": "rdma_rxe", "siw": "siw", "tcp": "TCP", "limit": "limit"}
 SETTINGS = {"loop": "One device", "veth": "Two namespaces over veth, MTU 9000",
             "first": "Both ends of a veth pair in one namespace, MTU 9000",
-            "pair": "Two guests over virtio-net, MTU 9000"}
-UNITS = (("_lat", "us"), ("getppid", "us"), ("_each", "us"), ("_cpu", "s/GiB"),
+            "pair": "Two guests over virtio-net without offload, MTU 9000",
+            "tap": "Two guests over virtio-net on tap devices"}
+UNITS = (("packets", "packets"), ("_lat", "us"), ("getppid", "us"), ("_each", "us"), ("_cpu", "s/GiB"),
          ("_memory", "KiB"), ("reg_", "ms"), ("connections", "/s"))
 
 
@@ -55,7 +56,7 @@ def table(heads, rows):
 
 
 def ratio_text(row, peer):
-    """rox against a peer: how many times as fast, whichever way the figure counts."""
+    """The ratio of rox to a peer: how many times as fast, for rates and for times."""
     ratio = row["ratios"].get(peer)
     if not ratio:
         return ""
@@ -63,7 +64,7 @@ def ratio_text(row, peer):
 
 
 def body(rows):
-    """One setting's rows: the figures of all peers, then rox' ratios to them."""
+    """The rows of a setting: the figures of all peers, then the ratios of rox to them."""
     peers = [p for p in PEERS if any(p in r["peers"] for r in rows)]
     others = [p for p in peers if any(p in r["ratios"] for r in rows)]
     heads = ["", "unit", *(NAMES[p] for p in peers), *(f"x {NAMES[p]}" for p in others)]

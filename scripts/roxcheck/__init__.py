@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is behind scripts/check: the groups, the runner, the counting."""
+"""The test runner behind scripts/check: groups, runs, counting of cases."""

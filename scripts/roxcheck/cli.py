@@ -6,7 +6,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from . import again, features, table
+from . import again, features, record, table
 from .results import Results
 from .runs import Output, Places, build_all, environment, summary, with_kernels
 
@@ -16,15 +16,32 @@ def parse(arguments):
     add = parser.add_argument
     add("--kernels", default="6.1 6.12", help='default "6.1 6.12"')
     add("--tier", choices=("check", "all"), default="check", help="which rows of the table (table.py)")
+    form = parser.add_mutually_exclusive_group().add_argument
+    form("--quick", action="store_const", dest="form", const="core", default="",
+         help="only the core of each group")
+    form("--brief", action="store_const", dest="form", const="brief",
+         help="each group without its longest cases")
+    add("--cpus", type=int, metavar="N",
+        help="CPUs of each guest, instead of the table's; 0: only the usual number")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="guests at the same time (one a CPU)")
     add("--no-build", action="store_true", help="use what is already built")
+    add("--resume", action="store_true",
+        help="leave out what has passed before with this commit (build/results)")
     add("--list", action="store_true", help="only print what would run")
+    add("--record", action="store_true",
+        help="run nothing; add the results in build/results to Documentation/results.md")
     add("groups", nargs="*", metavar="GROUP", help=f"all if none is named: {', '.join(table.GROUPS)}")
     options = parser.parse_args(arguments)
     unknown = set(options.groups) - set(table.GROUPS)
     if unknown:
         parser.error(f"no such group: {' '.join(sorted(unknown))}")
     return options
+
+
+def repeats(results, unsteady=()):
+    """How many programs, cases and guests were repeated. Shown even if all cases have passed."""
+    return (f"{sum(r.repeated for r in results) + len(unsteady)} repeated, "
+            f"{sum(r.booted_again for r in results)} guests booted again")
 
 
 def finish(runs, results, unsteady, began):
@@ -45,8 +62,7 @@ def finish(runs, results, unsteady, began):
             lines.append(f"alone: {again.alone(by_result[id(result)], result, name)}")
         print("\n    ".join(filter(None, lines)))
     print(f"{(time.monotonic() - began) / 60:.1f} minutes, of CPUs {sum(r.cpu for r in results) / 60:.1f}")
-    print(f"{sum(r.repeated for r in results) + len(unsteady)} repeated, "
-          f"{sum(r.booted_again for r in results)} guests booted again")
+    print(repeats(results, unsteady))
     print(summary(results), flush=True)
     return 1 if failed else 0
 
@@ -59,22 +75,44 @@ def finish_early(reason, began):
 
 def main(arguments):
     options = parse(arguments)
+    if options.record:
+        return record.write_table()
     began = time.monotonic()
     kernels = options.kernels.split()
-    groups = options.groups or table.GROUPS
-    rows = table.select(groups, kernels, options.tier)
+    chosen = table.select(options.groups or table.GROUPS, kernels, options.tier, options.form, options.cpus)
+    before = record.passed_before() if options.resume else set()
+    rows = [row for row in chosen if record.key_of(row) not in before]
     if options.list:
         print(*(f"{row.label} ({row.form})" for row in rows), sep="\n")
         return 0
+    if len(rows) < len(chosen):
+        print(f"{len(chosen) - len(rows)} runs have passed before with this commit")
     if not rows:
         return finish_early(f"there is nothing to run on {options.kernels}", began)
+    return run_rows(options, rows, len(rows) == len(chosen), began)
+
+
+def run_rows(options, rows, whole, began):
+    """Builds, runs, judges. `whole`: nothing of what was chosen has been left out."""
+    kernels = list(dict.fromkeys(row.kernel for row in rows if row.kernel != "host"))
     with ThreadPoolExecutor(1) as builder:
         runs = with_kernels(rows, None if options.no_build else builder)
         if not options.no_build and not build_all({row.group for row in rows}, kernels):
             builder.shutdown(cancel_futures=True)
             return finish_early("make failed", began)
-        values, output = environment(kernels), Output()
+        values, output, log = environment(options.kernels.split()), Output(), record.Log()
         results = Places(options.jobs).run_all(runs, lambda run: run(values, output))
     unsteady = again.try_again(runs, results, values, output) if options.tier == "check" else []
-    judged = features.judge(results, some=options.tier == "check") if not options.groups else []
-    return finish(runs, [*results, *judged], unsteady, began)
+    for run, result in zip(runs, results):
+        log.add(run, result)
+    return finish(runs, [*results, *judged(options, runs, results, whole)], unsteady, began)
+
+
+def judged(options, runs, results, whole):
+    """What the results say about the README's features."""
+    if options.groups or options.form or not whole:
+        return []
+    if options.tier == "check":
+        return [features.judge_gate(results)]
+    cores = [result for run, result in zip(runs, results) if run.row.form == "core"]
+    return [features.judge([result for result in results if result not in cores], cores)]

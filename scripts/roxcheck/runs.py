@@ -2,17 +2,18 @@
 """Run rows of the table, no more guests at once than the host has CPUs."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 import threading
 import time
 
-from roxvm import debugkernel
+from roxvm import debugkernel, foreign
 from roxvm.paths import BUILD, REPO
 
 from . import table
-from .results import Results
+from .results import Results, is_report
 
 # The providers that libibverbs finds in guests (scripts/roxvm/guest/stage2), and the groups that have
 # all of rdma-core's providers, as users do.
@@ -22,6 +23,9 @@ ALL_PROVIDERS = {"stacks"}
 WARNINGS = "W=1 KCFLAGS=-Werror"
 # The variables that tell a group its form in the table.
 FORMS = {"brief": "ROX_BRIEF=1", "core": "ROX_QUICK=1"}
+# Factors for time limits within the tests (tests/lib.sh); with two CPUs it is 3.
+PATIENCE_WITH_MANY_CPUS = "ROX_PATIENCE=6"
+RACES = re.compile(r"^scripts/vm: KCSAN: (\d+) races ")
 
 
 def command_of(row, case=None):
@@ -33,11 +37,15 @@ def command_of(row, case=None):
         command = ["scripts/vm", "--kernel", row.kernel, "--timeout", str(row.limit),
                    "--mem", str(table.LIMITS[row.group][1])]
         command += ["--icount", str(row.clock)] if row.clock is not None else []
+        cpus = row.cpus or table.CPUS.get(row.group, 0)
+        command += ["--cpus", str(cpus)] if cpus else []
         command += ["--pair", row.card] if row.card else []
-        if row.group in table.APPEND and table.is_usual(row.kernel):
+        if row.group in table.APPEND and row.kernel not in debugkernel.NAMES:
             command += ["--append", table.APPEND[row.group]]
         command += ["--", script]
     variables = [FORMS[row.form]] if row.form in FORMS else []
+    if row.cpus > 2 and row.kernel not in debugkernel.NAMES:
+        variables.append(PATIENCE_WITH_MANY_CPUS)
     if row.group in ALL_PROVIDERS:
         variables.append("ROX_VM_PROVIDERS=")
     if case:
@@ -98,7 +106,8 @@ class Run:
         self.row = row
         self.command = command_of(row, case)
         self.ready = ready
-        self.seconds = 0.0
+        self.seconds = 0.0              # duration
+        self.races = None               # data races in the rest of Linux, with KCSAN
         self.kept = []                  # output that is not shown yet
 
     def __call__(self, values, output):
@@ -127,8 +136,11 @@ class Run:
             env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace")
         for text in process.stdout:
-            output.line(self, text)
+            if not is_report(text):
+                output.line(self, text)
             results.line(text.rstrip("\n"))
+            races = RACES.match(text)
+            self.races = int(races[1]) if races else self.races
         _, status, usage = os.wait4(process.pid, 0)
         results.finish(os.waitstatus_to_exitcode(status))
         results.cpu = usage.ru_utime + usage.ru_stime
@@ -192,13 +204,33 @@ def build_all(groups, kernels):
     """Builds everything that the groups need, but for kernels."""
     wanted = []
     if groups - {"unit", "lint"}:
-        wanted += [["provider"], *(["module", f"KVER={k}", f"KMAKEFLAGS={WARNINGS}"] for k in kernels if table.is_usual(k))]
+        wanted += [["provider"], *(["module", f"KVER={k}", f"KMAKEFLAGS={WARNINGS}"] if table.is_usual(k) else
+                                ["module", f"KVER={k}"] for k in kernels if k not in debugkernel.NAMES)]
     programs = [g for g in sorted(groups) if (REPO / "tests" / g / "Makefile").exists()]
+    if not foreign_built(groups, kernels):
+        return False
     if programs:
         wanted.append(["tests", f"TESTS={' '.join(programs)}"])
     for targets in wanted:
         print("+ make", shlex.join(targets), flush=True)
         if subprocess.run(make(*targets), check=False).returncode:
+            return False
+    return True
+
+
+def foreign_built(groups, kernels):
+    """What kernels of other releases and processors need: their roots, provider and tests of the processor."""
+    if not any(foreign.release_of(kernel) for kernel in kernels):
+        return True
+    commands = [["scripts/deps", "--quick", "matrix"]]
+    for arch, release in foreign.PROCESSORS.items():
+        named = [kernel for kernel in kernels if foreign.processor(kernel) == arch]
+        programs = sorted({row.group for row in table.ROWS if row.kernel in named} & groups)
+        if programs:
+            commands += [["scripts/deps", "--quick", arch], ["scripts/roots", "build", f"{release}-{arch}", *programs]]
+    for command in commands:
+        print("+", shlex.join(command), flush=True)
+        if subprocess.run(command, cwd=REPO, check=False).returncode:
             return False
     return True
 

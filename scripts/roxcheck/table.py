@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass, replace
 
-from roxvm import debugkernel
+from roxvm import debugkernel, foreign, kernels as cache
 
 # The seconds that a run may take on the host's clock, and the memory of a guest in MiB.
 LIMITS = {
@@ -16,19 +16,26 @@ LIMITS = {
     "kusers": (1800, 2048),
     "interop": (1800, 2048),
     "install": (1200, 0),
+    "roots": (7200, 0),
+    "packages": (3600, 0),
     "wire": (1800, 2048),
+    "tools": (1800, 2048),
     "hostile": (1500, 2048),
     "unit": (900, 0),
     "lint": (900, 0),
     "kunit": (900, 2048),
 }
 
-# Additions to the kernel command line. With these, slab caches count objects exactly (tests/life/lib.sh); not
-# where kmemleak looks at every object.
+# Groups whose guests need another number of CPUs than the default: completion vectors are CPUs.
+CPUS = {"kusers": 2}
+# Additions to the kernel command line. With these, slab caches count objects exactly (tests/life/lib.sh).
+# Not on debug kernels: kmemleak checks every object there.
 APPEND = {"life": "slub_debug=FU,kmalloc-*"}
 
-# Factors for time limits: kernels that check every access are slow.
-PATIENCE = {"debug": 3, "uml": 2}
+# Factors for time limits: kernels that check every access are slow, and so are more CPUs than an
+# emulating host has.
+PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "6.12-arm64": 3}
+MANY_CPUS_PATIENCE = 2
 
 # The nanoseconds of an instruction in virtual time, as a power of two: see scripts/vm --icount.
 VIRTUAL = 1
@@ -38,10 +45,11 @@ VIRTUAL = 1
 class Row:
     """One run.
 
-    `kernel` is a name for scripts/vm, or "newest" (the last named one of Debian's kernels), "older"
-    (each of the others), or "host" (no guest). `form` is "full", "brief" (without the longest cases:
-    ROX_BRIEF) or "core" (ROX_QUICK). `clock` is the shift of virtual time, or None: the host's time,
-    with all CPUs of a guest at once. `card` is the network card between two guests.
+    `kernel` is a name for scripts/vm, or "newest" (the last named one of Debian's usual kernels),
+    "older" (each of the others), or "host" (no guest). `form` is "full", "brief" (without the longest
+    cases: ROX_BRIEF) or "core" (ROX_QUICK). `clock` is the shift of virtual time, or None: the host's
+    time, with all CPUs of a guest at once. `cpus` is the number of CPUs of a guest; 0 is scripts/vm's
+    default. `card` is the network card between two guests.
     """
 
     group: str
@@ -49,15 +57,19 @@ class Row:
     tiers: tuple = ("check", "all")
     form: str = "full"
     clock: int | None = None
+    cpus: int = 0
     card: str = ""
 
     @property
     def label(self):
-        return " ".join(filter(None, (self.group, self.card, self.kernel if self.kernel != "host" else "")))
+        cpus = f"cpus={self.cpus}" if self.cpus else ""
+        kernel = self.kernel if self.kernel != "host" else ""
+        return " ".join(filter(None, (self.group, self.card, kernel, cpus)))
 
     @property
     def limit(self):
-        return LIMITS[self.group][0] * PATIENCE.get(self.kernel, 1)
+        seconds = LIMITS[self.group][0] * PATIENCE.get(self.kernel, 1)
+        return seconds * (MANY_CPUS_PATIENCE if self.cpus > 2 else 1)
 
     @property
     def guests(self):
@@ -69,11 +81,13 @@ CHECK = ("check",)
 ALL = ("all",)
 
 # "check" is the gate: what a change breaks first, within a quarter of an hour on two CPUs, in virtual time
-# where a group can have it. "all" is everything; what needs CPUs at the same moment is there, in the host's
-# time. What takes seconds comes first, then what takes longest, so that none runs alone at the end.
+# where a group can have it. "all" is everything and may take a night; what needs CPUs at the same moment is
+# there, in the host's time. What takes seconds comes first, then what takes longest, so that none runs
+# alone at the end.
 ROWS = (
     Row("lint", "host"),
     Row("unit", "host"),
+
     Row("pair", "newest", CHECK, "core", VIRTUAL, card="virtio"),
     Row("pair", "newest", CHECK, "core", VIRTUAL, card="e1000e"),
     Row("life", "newest", CHECK, "core", VIRTUAL),
@@ -85,6 +99,7 @@ ROWS = (
     Row("kusers", "newest", CHECK, "core", VIRTUAL),
     Row("stacks", "newest", CHECK, "core", VIRTUAL),
     Row("interop", "newest", CHECK, "core", VIRTUAL),
+    Row("tools", "newest", CHECK, "core", VIRTUAL),
     Row("hostile", "newest", CHECK, clock=VIRTUAL),
     Row("apps", "older", CHECK, "core", VIRTUAL),
     Row("wire", "newest", CHECK, clock=VIRTUAL),
@@ -93,31 +108,57 @@ ROWS = (
 
     Row("life", "newest", ALL),
     Row("life", "older", ALL),
+    Row("life", "6.12-rt", ALL),
+    Row("life", "newest", ALL, "brief", cpus=4),
+    Row("life", "newest", ALL, "brief", cpus=8),
+    Row("life", "kcsan", ALL, "brief", cpus=4),
+    Row("life", "uml", ALL, "brief"),
     Row("net", "newest", ALL),
     Row("net", "older", ALL),
     Row("apps", "newest", ALL),
     Row("apps", "older", ALL),
+    Row("apps", "6.12-rt", ALL, "core"),
+    Row("apps", "7.3", ALL, "core"),
+    Row("apps", "7.3-cloud", ALL, "core"),
     Row("verbs", "newest", ALL),
     Row("verbs", "older", ALL),
+    Row("verbs", "6.12-rt", ALL),
+    Row("verbs", "7.3", ALL, "core"),
+    Row("verbs", "6.12-arm64", ALL, "core"),
+    Row("verbs", "newest", ALL, "core", cpus=4),
+    Row("verbs", "newest", ALL, "core", cpus=8),
     Row("verbs", "debug", ALL),
-    Row("kusers", "newest", ALL, card="virtio"),
-    Row("kusers", "older", ALL, card="virtio"),
+    Row("verbs", "debug-rt", ALL, "core"),
+    Row("verbs", "kcsan", ALL, "core", cpus=4),
     Row("pair", "newest", ALL, card="virtio"),
     Row("pair", "older", ALL, card="virtio"),
     Row("pair", "newest", ALL, card="e1000e"),
     Row("pair", "older", ALL, card="e1000e"),
     Row("stacks", "newest", ALL),
     Row("stacks", "older", ALL),
+    Row("kusers", "newest", ALL, card="virtio"),
+    Row("kusers", "older", ALL, card="virtio"),
     Row("interop", "newest", ALL),
     Row("interop", "older", ALL),
     Row("install", "host", ALL),
-    Row("hostile", "newest", ALL),
-    Row("hostile", "older", ALL),
-    Row("hostile", "uml", ALL),
-    Row("hostile", "debug", ALL),
+    Row("roots", "host", ALL),
+    Row("packages", "host", ALL),
+    Row("tools", "newest", ALL),
+    Row("tools", "older", ALL),
     Row("wire", "newest", ALL),
     Row("wire", "older", ALL),
+    Row("wire", "6.12-rt", ALL),
+    Row("wire", "7.3", ALL),
+    Row("wire", "6.12-arm64", ALL),
+    Row("wire", "newest", ALL, cpus=4),
+    Row("wire", "newest", ALL, cpus=8),
     Row("wire", "debug", ALL),
+    Row("wire", "debug-rt", ALL),
+    Row("wire", "kcsan", ALL, cpus=4),
+    Row("hostile", "newest", ALL),
+    Row("hostile", "older", ALL),
+    Row("hostile", "debug", ALL),
+    Row("hostile", "uml", ALL),
     Row("kunit", "debug", ALL),
 )
 
@@ -125,21 +166,29 @@ GROUPS = tuple(dict.fromkeys(row.group for row in ROWS))
 
 
 def is_usual(kernel):
-    """True for Debian's kernels."""
-    return kernel not in debugkernel.NAMES
+    """True for the kernels that this machine's Debian has, without a flavour."""
+    return kernel not in debugkernel.NAMES and not cache.flavour(kernel) and not foreign.release_of(kernel)
 
 
-def select(groups, kernels, tier):
-    """The rows to run, in the table's order, with actual kernels instead of "newest" and "older"."""
+def select(groups, kernels, tier, form="", cpus=None):
+    """The rows to run, in the table's order, with actual kernels instead of "newest" and "older".
+
+    `form` and `cpus` replace those of the table, if given; with 0 `cpus` leaves out the rows for more CPUs
+    than usual, but for kernels that have no other.
+    """
     rows = [row for row in ROWS if row.group in groups and tier in row.tiers]
-    usual = [kernel for kernel in kernels if is_usual(kernel)]
-    chosen = [replace(row, kernel=kernel) for row in rows for kernel in kernels_of(row, kernels, usual)]
-    if len(kernels) == 1 and not usual:
-        # Only a kernel that finds bugs: all of its groups run there, whatever the table says.
-        own = {row.group for row in chosen}
-        chosen += [replace(row, kernel=kernels[0]) for row in rows
-                   if row.kernel == "newest" and not row.card and row.group not in own]
-    return list(dict.fromkeys(chosen))
+    if cpus == 0:
+        rows = [row for row in rows if not row.cpus or row.kernel not in ("newest", "older")]
+    if len(kernels) == 1 and not is_usual(kernels[0]):
+        chosen = on_one_special(rows, kernels[0])
+    else:
+        usual = [kernel for kernel in kernels if is_usual(kernel)]
+        chosen = [replace(row, kernel=kernel) for row in rows for kernel in kernels_of(row, kernels, usual)]
+    if form:
+        chosen = [replace(row, form=form) for row in chosen]
+    if cpus:
+        chosen = [replace(row, cpus=cpus) for row in chosen if row.kernel not in ("host", "uml")]
+    return list({(row.label, row.form): row for row in chosen}.values())
 
 
 def kernels_of(row, kernels, usual):
@@ -151,3 +200,12 @@ def kernels_of(row, kernels, usual):
     if row.kernel == "older":
         return usual[:-1]
     return [row.kernel] if row.kernel in kernels else []
+
+
+def on_one_special(rows, kernel):
+    """The rows if only one special kernel was named: its own rows, or the groups in full."""
+    own = [row for row in rows if row.kernel == kernel]
+    groups = {row.group for row in own}
+    return own + [row if row.kernel == "host" else replace(row, kernel=kernel) for row in rows
+                  if row.kernel == "host"
+                  or row.kernel == "newest" and not row.cpus and row.group not in groups]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KVM or emulation: KVM only where a kernel was seen to come up under it.
+"""Choose KVM or emulation.
 
-A host may offer /dev/kvm and yet not be able to boot a kernel with it (nested
-virtualisation). So a guest is started once; the answer is kept until the
-host's next boot.
+A host may have /dev/kvm and still fail to boot a kernel with it (nested virtualisation). So one guest
+is started as a trial; the result is cached until the host's next boot.
 """
 
 import os
@@ -12,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from .kernels import architecture
 from .machine import Machine, Settings
 from .paths import CACHE
 
@@ -25,7 +25,7 @@ def boot_id():
 def choose(kernel):
     if kernel.user_mode:
         return None
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if kernel.arch != architecture() or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     CACHE.mkdir(parents=True, exist_ok=True)
     memory = CACHE / "kvm-probe"

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The command line of scripts/vm, and the run from its start to its verdict."""
+"""The command line of scripts/vm: starts guests, follows them, and judges the result."""
 
 import argparse
 import itertools
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from . import accel, initramfs, kernels, kernlog
+from . import accel, foreign, initramfs, kcsan, kernels, kernlog, taps, userroots
 from .machine import Machine, Settings, Streams
 from .paths import BUILD, LOGS, REPO, HarnessError
 from .pauses import Pauses
 from .usermode import UserModeMachine
 
 EXIT_TIMEOUT = 124
-EXIT_HARNESS = 125          # the guest did not boot, or could not be built
+EXIT_HARNESS = 125          # the guest did not boot or could not be set up
 EXIT_DIRTY_LOG = 70         # the command succeeded, the kernel complained
 EXIT_CRASH = 71             # the guest ended before the command did
-BOOT_SECONDS = 150          # beside other guests; one that has KASAN takes twice as long
-BOOT_TRIES = 3              # where QEMU itself gives up, or loses an interrupt
+BOOT_SECONDS = 150          # on a busy host; with KASAN twice as long
+BOOT_TRIES = 3              # QEMU may abort, or lose an interrupt
 PASSED_ON = ("ROX_", "GTEST_")
+# scripts/check counts these lines.
+BOOTED_AGAIN = "the guest did not boot; once more"
 
-EPILOG = f"""exit status: the command's own; {EXIT_DIRTY_LOG} if it was 0 but the kernel log has a
-report in it; {EXIT_CRASH} if the guest crashed; {EXIT_TIMEOUT} after --timeout; {EXIT_HARNESS} if it did
+EPILOG = f"""exit status: that of the command; {EXIT_DIRTY_LOG} if that was 0 but the kernel log has a
+report; {EXIT_CRASH} if the guest crashed; {EXIT_TIMEOUT} after --timeout; {EXIT_HARNESS} if it did
 not boot. Variables that begin with {' or '.join(PASSED_ON)} are passed on."""
 
 
@@ -36,22 +39,29 @@ def parse(arguments):
         description="Run a command as root in a virtual machine with this machine's files.")
     add = parser.add_argument
     add("--kernel", default="6.12", metavar="VERSION",
-        help="6.1, 6.12 (default), debug, uml or `uname -r`")
+        help="6.1, 6.12 (default), 6.12-rt, 7.3, 6.12-arm64, debug, debug-rt, kcsan, uml or `uname -r`")
+    add("--root", choices=userroots.RELEASES, metavar="RELEASE",
+        help="a root of that Debian release, not this machine's files: "
+             f"{', '.join(userroots.RELEASES)}")
     add("--cpus", type=int, metavar="N", help="default 2; with --pair 1 each")
     add("--mem", type=int, default=2048, metavar="MIB", help="memory of each guest (2048)")
     add("--cpu", default="", metavar="FLAGS",
         help="QEMU CPU model, or flags to add (--cpu=-pclmulqdq)")
     add("--accel", choices=("kvm", "tcg"), help="default: KVM if it is known to work")
-    add("--timeout", type=float, default=600, metavar="SEC", help="for all of it (600)")
-    add("--append", default="", metavar="CMDLINE", help="more for the kernel command line")
-    add("--overlay-size", default="70%", metavar="SIZE", help="of the tmpfs that takes writes")
+    add("--timeout", type=float, default=600, metavar="SEC", help="limit for the whole run (600)")
+    add("--append", default="", metavar="CMDLINE", help="added to the kernel command line")
+    add("--overlay-size", default="70%", metavar="SIZE", help="size of the tmpfs for writes")
     add("--pair", choices=("virtio", "e1000e"), help="two guests joined by this card")
-    add("--mtu", type=int, default=1500, help="of the card that joins two guests (1500)")
+    add("--tap", type=int, default=0, metavar="QUEUES",
+        help="join them by tap devices with so many queues, not by a socket (needs CAP_NET_ADMIN)")
+    add("--mtu", type=int, default=1500, help="MTU of the network card of --pair (1500)")
     add("--pause", type=Pauses.parse, metavar="EVERY,SEC",
-        help="stop a guest for so many seconds, again and again: its time leaps")
+        help="every EVERY seconds, stop one guest for SEC seconds")
+    add("--plugin", default="", metavar="FILE,ARGUMENTS",
+        help="load a plugin into QEMU (which emulates); with --pair .0 or .1 is added to it")
     add("--icount", type=int, nargs="?", const=1, metavar="SHIFT",
         help="virtual time: the guest's clock counts its instructions, each of 2^SHIFT ns (1), whatever the host does")
-    add("--log", metavar="FILE", help="where the kernel log goes (default: build/vm/)")
+    add("--log", metavar="FILE", help="file for the kernel log (default: in build/vm/)")
     add("--no-unload", action="store_true", help="do not unload rox at the end")
     add("--no-rox", action="store_true", help="do not install rox in the guest")
     add("--shell", action="store_true", help="the command is interactive (default: bash)")
@@ -65,14 +75,21 @@ def parse(arguments):
         options.command = ["bash", "-i"]
     if options.shell and options.pair:
         parser.error("--shell and --pair exclude each other")
+    if options.tap and options.pair != "virtio":
+        parser.error("--tap needs --pair virtio")
     return options
 
 
-def installer(kernel):
-    """The command that installs what was built for a kernel, if anything was."""
+def installer(kernel, root, folder):
+    """Functions that install what was built for a kernel, if anything was, into a folder."""
     if not (BUILD / kernel.kver / "rox.ko").exists():
-        return None
-    return ["make", "-s", "-C", str(REPO), "install"]
+        return []
+
+    def install(**options):
+        command = ["make", "-s", "-C", str(REPO), "install-module" if root else "install",
+                   f"DESTDIR={folder}", f"KVER={kernel.kver}"]
+        return subprocess.run(command, check=False, **options)
+    return [install, root.installer(folder)] if root else [install]
 
 
 def log_path(options, kernel, role):
@@ -94,7 +111,8 @@ def passed_environment(options):
     wanted = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
     wanted.update(HOME="/root", LANG="C.UTF-8", USER="root",
                   TERM=os.environ.get("TERM", "dumb") if options.shell else "dumb",
-                  ROX_VM_ROOT=str(REPO), ROX_BUILD=str(BUILD))
+                  ROX_VM_ROOT=str(REPO),
+                  ROX_BUILD=str(BUILD / options.root if options.root else BUILD))
     if options.shell:
         size = shutil.get_terminal_size()
         wanted.update(ROX_VM_ROWS=size.lines, ROX_VM_COLUMNS=size.columns)
@@ -106,7 +124,10 @@ def pair_settings(options, role, socket):
     model = {"virtio": "virtio-net-pci", "e1000e": "e1000e"}[options.pair]
     end = (f"stream,id=net,server=on,addr.type=unix,addr.path={socket}" if role == 0 else
            f"stream,id=net,server=off,addr.type=unix,addr.path={socket}")
-    card = f"{model},netdev=net,romfile=,mac=52:54:00:00:00:0{role + 1}"
+    more = ""
+    if options.tap:
+        end, more = taps.arguments(role, options.tap)
+    card = f"{model},netdev=net,romfile=,mac=52:54:00:00:00:0{role + 1}{more}"
     if options.pair == "virtio":
         card += f",host_mtu={max(options.mtu, 1500)}"
     environment = {
@@ -132,16 +153,28 @@ def virtual_time(options, kernel):
     return f"shift={options.icount},sleep={'on' if options.pair else 'off'}"
 
 
+def choose_root(options, kernel):
+    """A kernel for another processor has a root for it, which is taken if none is named."""
+    other = "" if kernel.user_mode else foreign.processor(kernel.kver)
+    options.root = options.root or (f"{foreign.PROCESSORS[other]}-{other}" if other else None)
+    if foreign.processor(options.root or "") != other:
+        raise HarnessError(f"{kernel.kver} cannot run the programs of {options.root}")
+
+
 def make_machines(options, kernel, folder):
     if kernel.user_mode and (options.pair or (options.cpus or 1) > 1):
         raise HarnessError(f"{kernel.kver} runs alone and with one CPU")
-    initramfs.stage(kernel, folder / "stage", None if options.no_rox else installer(kernel))
+    root = userroots.UserRoot(options.root).ensure() if options.root else None
+    stage = folder / "stage"
+    initramfs.stage(kernel, stage, [] if options.no_rox else installer(kernel, root, stage))
     icount = virtual_time(options, kernel)
     common = {
-        "accel": "tcg" if icount else options.accel or accel.choose(kernel), "icount": icount, "mem": options.mem, "cpu": options.cpu,
+        "accel": "tcg" if options.plugin or icount else options.accel or accel.choose(kernel),
+        "icount": icount, "plugin": options.plugin, "mem": options.mem, "cpu": options.cpu,
         "append": options.append, "overlay": options.overlay_size, "shell": options.shell,
         "keep": options.no_unload, "command": options.command, "cwd": os.getcwd(),
-        "stage": str(folder / "stage"),
+        "stage": str(stage), "root": str(root.path) if root else "/", "foreign": bool(root and root.arch),
+        "shared": root.shared() if root else (),
     }
     machines = []
     for role in (0, 1) if options.pair else (None,):
@@ -159,12 +192,14 @@ def make_machines(options, kernel, folder):
 
 
 def boot_seconds(machine):
-    """How long a guest may take to come up."""
-    return BOOT_SECONDS * (2 if "-rox-" in machine.settings.kernel.kver else 1)
+    """Seconds that a guest may take to boot."""
+    many = 2 if machine.settings.cpus > 2 else 1
+    slow = "-rox-" in machine.settings.kernel.kver or machine.settings.foreign
+    return BOOT_SECONDS * many * (2 if slow else 1)
 
 
 def follow(machines, deadline, pauses):
-    """Pump output until all have ended. Returns None, or why it was cut short."""
+    """Copies output until all machines have ended. Returns None, or why it stopped earlier."""
     streams = Streams(machines, sys.stdout.buffer)
     booting = list(machines)
     while any(m.running() for m in machines) or streams.open():
@@ -190,13 +225,13 @@ def follow(machines, deadline, pauses):
 
 
 def emulator_broke(machines):
-    """Before any command began QEMU has given up by an assertion of its own (10.0.2 does, now
-    and then, as a guest's firmware and kernel set up PCI): nothing was tried yet."""
+    """True if an assertion of QEMU failed before any command began (10.0.2 sometimes does that while
+    firmware and kernel set up PCI). Nothing was tested yet."""
     return any(m.aborted() for m in machines) and not any(m.is_up() for m in machines)
 
 
 def partner_lost(machines, grace=20):
-    """One of two guests failed: the other one gets a little time to notice."""
+    """Gives the other guest some time to end after one has failed."""
     ended = [m for m in machines if not m.running()]
     failed = [m for m in ended if m.status() != 0]
     if not failed or len(ended) == len(machines):
@@ -223,11 +258,29 @@ def verdict(machine, cut):
             code, why = EXIT_CRASH, "the guest ended before the command did"
         shown = kernlog.at_time_limit(log) if cut == "timeout" else kernlog.tail(log)
         say(f"scripts/vm: {why}{name}; from {machine.settings.log}:", shown)
+    if kcsan.ran(log):
+        watches = machine.control_words().get("watches", "an unknown number of")
+        say(f"scripts/vm: KCSAN: {kcsan.sift(log)[1]} races of the rest of Linux "
+            f"in {watches} watches{name}")
     complaints = kernlog.report(log)
     if complaints:
         say(f"scripts/vm: the kernel complained{name}, see {machine.settings.log}:", complaints)
         code = code or EXIT_DIRTY_LOG
+    if status is not None:
+        bad = tainted(machine, log)
+        if bad:
+            say(f"scripts/vm: {bad}{name}, see {machine.settings.log}")
+            code = code or EXIT_DIRTY_LOG
     return code
+
+
+def tainted(machine, log):
+    """Complaints about the kernel's state at the end of a run."""
+    mask = machine.control_words().get("taint")
+    if mask is None:
+        return "the guest has not said whether its kernel is tainted"
+    letters = kernlog.taints(int(mask), log)
+    return f"the kernel is tainted: {letters}" if letters else None
 
 
 def say(*lines):
@@ -239,7 +292,7 @@ def boot(options, folder, machines, deadline):
     """Starts them and follows them to their end. Returns what follow() does."""
     try:
         for machine in machines:
-            if machine.settings.role == 1:
+            if machine.settings.role == 1 and not options.tap:
                 wait_for_socket(folder / "net", machines[0])
             machine.start()
         return follow(machines, deadline, options.pause)
@@ -254,6 +307,9 @@ def boot(options, folder, machines, deadline):
 def run(options):
     deadline = time.monotonic() + options.timeout
     kernel = kernels.find(options.kernel)
+    choose_root(options, kernel)
+    if options.tap:
+        taps.make(options.mtu, options.tap)
     for tries in itertools.count(1):
         with tempfile.TemporaryDirectory(prefix="rox-vm-") as name:
             folder = Path(name)
@@ -262,8 +318,8 @@ def run(options):
             if cut not in ("emulator", "boot") or tries == BOOT_TRIES:
                 codes = [verdict(machine, cut) for machine in machines]
                 return next((code for code in codes if code), 0)
-            # Of what is tested nothing was there yet. An emulated CPU may lose its timer, too.
-            say("scripts/vm: the guest did not boot; once more. QEMU and the kernel said:",
+            # Nothing was tested yet, so a new boot hides no failure. (An emulated CPU may lose its timer.)
+            say(f"scripts/vm: {BOOTED_AGAIN}. QEMU and the kernel said:",
                 *(m.errors.read_text(errors="replace").strip() for m in machines),
                 *(kernlog.tail(m.log_text(), 5) for m in machines if m.settings.log.exists()))
 

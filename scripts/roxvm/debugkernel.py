@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernels that find bugs, built from Debian's linux-source.
+"""Debug kernels, built from Debian's linux-source.
 
-"debug" is for x86 machines (scripts/debug.config); "uml" is User Mode Linux, a
-kernel that is a program of its host (scripts/uml.config): smaller, built in
+"debug" is for x86 machines (scripts/debug.config); "debug-rt" is the same with
+PREEMPT_RT (scripts/debug-rt.config over it), and "kcsan" has the data race detector
+instead of KASAN and lockdep (scripts/kcsan.config over it). "uml" is User Mode Linux,
+a kernel that runs as a program of its host (scripts/uml.config): smaller, built in
 about half of the time, not emulated, with one CPU.
 
-They lie in the cache folder like the kernels that Debian has built, in a folder
-named after their version, which ends in a hash of all that they were made from:
-the source package's version, the configuration, the compiler. What is there
-under that name is what would be built again.
+They are in the cache folder beside Debian's kernels. The name of a kernel's folder is its
+version, which ends in a hash of what it was made from: the version of the source
+package, the configuration, the compiler. So a kernel is built again only after a change.
 """
 
 import fcntl
@@ -27,22 +28,28 @@ from .paths import CACHE, REPO, HarnessError
 
 SERIES = "6.12"
 PACKAGE = f"linux-source-{SERIES}"
-# What User Mode Linux has room for of a process' registers, of which 6.12 lays aside 2696 bytes: a
-# host with AMX has 11008 and refuses to set a part of them.
+# Bytes that User Mode Linux reserves for a process' registers. In 6.12 they are 2696, but a host with
+# AMX has 11008 bytes of registers and refuses to set only a part of them.
 REGISTER_BYTES = 12288
-# What is left of the build tree is what modules are built against.
+# Kept of the build tree, because modules are built against it.
 OBJECTS = (".o", ".a", ".cmd", ".mod.c")
 
 
 class Recipe:
-    """How one of them is made. `arch` is the kernel's name of an architecture, if not the host's."""
+    """How to make a kernel. `arch` is an architecture as the kernel names it, if not the host's; `base`
+    is the recipe whose configuration this one extends."""
 
-    def __init__(self, name, arch=None):
+    def __init__(self, name, arch=None, base=None):
         self.name = name
         self.arch = arch
+        self.base = base
         self.mark = f"-rox-{name}-"
         self.config = REPO / f"scripts/{name}.config"
         self.folder = CACHE / name
+
+    def settings(self):
+        """The text of the configuration, in which of two lines about an option the later one counts."""
+        return (self.base.settings() if self.base else "") + self.config.read_text()
 
     def cached(self):
         if not self.folder.is_dir():
@@ -52,7 +59,7 @@ class Recipe:
 
 
 class BuiltKernel(kernels.Kernel):
-    """One of them in the cache folder."""
+    """A debug kernel in the cache folder."""
 
     def __init__(self, recipe, kver):
         super().__init__(kver)
@@ -64,13 +71,15 @@ class BuiltKernel(kernels.Kernel):
         return self.root / "build"
 
 
-RECIPES = (Recipe("debug"), Recipe("uml", "um"))
+DEBUG = Recipe("debug")
+RECIPES = (DEBUG, Recipe("debug-rt", base=DEBUG), Recipe("kcsan", base=DEBUG), Recipe("uml", "um"))
 NAMES = tuple(recipe.name for recipe in RECIPES)
 
 
 def recipe_of(name):
-    """The recipe of what has that name or version; None if it is none of ours."""
-    return next((r for r in RECIPES if name == r.name or r.mark in name), None)
+    """The recipe of the kernel with that name or version; None if it is not a debug kernel."""
+    marked = re.search(r"-rox-(.+)-[0-9a-f]{10}$", name)
+    return next((r for r in RECIPES if r.name in (name, marked and marked[1])), None)
 
 
 def source_version():
@@ -84,7 +93,7 @@ def source_version():
 def fingerprint(recipe, version):
     compiler = subprocess.run(["gcc", "-dumpfullversion"], stdout=subprocess.PIPE, text=True,
                               check=True).stdout
-    parts = [version, compiler, recipe.config.read_text()]
+    parts = [version, compiler, recipe.settings()]
     if recipe.arch == "um":
         parts.append(str(REGISTER_BYTES))
     digest = hashlib.sha256("\0".join(parts).encode())
@@ -92,7 +101,7 @@ def fingerprint(recipe, version):
 
 
 def find(name):
-    """The kernel of that version, or of that name as it is now, built if need be."""
+    """The kernel of that version, or the current one of that name, which is built if necessary."""
     recipe = recipe_of(name)
     if name != recipe.name:
         kernel = BuiltKernel(recipe, name)
@@ -100,15 +109,17 @@ def find(name):
             raise HarnessError(
                 f"{name} is not in {recipe.folder}: run `make kernel-{recipe.name}`")
         return kernel
-    version = source_version()
-    mark = recipe.mark + fingerprint(recipe, version)
     recipe.folder.mkdir(parents=True, exist_ok=True)
     with open(recipe.folder / ".lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for kernel in recipe.cached():
-            if kernel.kver.endswith(mark):
-                return kernel
-        return build(recipe, version, mark)
+        return built(name) or build(recipe, source_version())
+
+
+def built(name):
+    """The current kernel of that name, or None if it is not built."""
+    recipe = recipe_of(name)
+    mark = recipe.mark + fingerprint(recipe, source_version())
+    return next((k for k in recipe.cached() if k.kver.endswith(mark)), None)
 
 
 def say(text):
@@ -116,7 +127,7 @@ def say(text):
 
 
 def unpack_source(version):
-    """The source tree, which modules are built against as well."""
+    """The source tree. Modules are built against it, too."""
     tree = CACHE / "src" / f"linux-source-{version.partition('~')[0]}"
     tree.parent.mkdir(parents=True, exist_ok=True)
     with open(tree.parent / ".lock", "w", encoding="ascii") as lock:
@@ -140,11 +151,11 @@ def unpack_into(tree, version):
 
 
 def make(recipe, tree, output, *arguments, log=None):
-    # The build folder has a name of its own each time; the source is always as far from it.
+    # The build folder has a new name each time. Relative paths to the source stay the same.
     environment = dict(os.environ, CCACHE_DIR=str(CACHE / "ccache"), CCACHE_BASEDIR=str(CACHE),
                        CCACHE_NOHASHDIR="1", KBUILD_BUILD_USER="rox", KBUILD_BUILD_HOST="rox",
                        KBUILD_BUILD_TIMESTAMP="1970-01-01")
-    # Ours are for the module, not for the kernel.
+    # The caller's variables are for the module, not for the kernel.
     for name in ("MAKEFLAGS", "MFLAGS", "KVER", "KDIR"):
         environment.pop(name, None)
     command = ["make", "-s", "-C", str(tree), f"O={output}", "CC=ccache gcc", *arguments]
@@ -157,24 +168,33 @@ def make(recipe, tree, output, *arguments, log=None):
         raise HarnessError(f"`make {' '.join(arguments)}` of kernel {recipe.name} failed{where}")
 
 
+def lines_that_count(text):
+    """The lines of a configuration that no later line about the same option replaces."""
+    options = {}
+    for line in text.splitlines():
+        match = re.match(r"(?:# )?(CONFIG_\w+)[= ]", line)
+        if match:
+            options[match[1]] = line
+    return options.values()
+
+
 def configure(recipe, tree, output, mark):
-    """tinyconfig with ours over it; every line of ours must have come through."""
+    """Configures with tinyconfig and our configuration. Fails if a line of ours has no effect."""
     with open(output / "config.log", "w", encoding="utf-8") as log:
         make(recipe, tree, output, "tinyconfig", log=log)
-        wanted = recipe.config.read_text()
+        wanted = recipe.settings()
         with open(output / ".config", "a", encoding="utf-8") as config:
             config.write(f'{wanted}\nCONFIG_LOCALVERSION="{mark}"\n')
         make(recipe, tree, output, "olddefconfig", log=log)
     got = set((output / ".config").read_text().splitlines())
-    lost = [line for line in wanted.splitlines()
-            if line.startswith(("CONFIG_", "# CONFIG_")) and line not in got
+    lost = [line for line in lines_that_count(wanted) if line not in got
             and not (line.endswith(" is not set") and line.split()[1] + "=y" not in got)]
     if lost:
         raise HarnessError(f"the configuration of {recipe.name} lost: {', '.join(lost)}")
 
 
 def widen_registers(recipe, tree, output, log):
-    """Makes room for the host's registers, where the kernel's sources have a number for it."""
+    """Reserves REGISTER_BYTES for registers, in the sources that have a constant for it."""
     make(recipe, tree, output, "prepare", log=log)
     listing = output / "arch/x86/um/user-offsets.s"
     listing.write_text(re.sub(r"(->HOST_FP_SIZE \$)\d+", rf"\g<1>{REGISTER_BYTES // 8}",
@@ -186,7 +206,7 @@ def widen_registers(recipe, tree, output, log):
 
 
 def prune(output):
-    """Forgets what was only needed to link the kernel: some hundred MiB."""
+    """Deletes files that only linking the kernel needed: some hundred MiB."""
     keep = {"scripts", "tools", "include"}
     for folder, _, names in os.walk(output):
         top = Path(folder).relative_to(output).parts[:1]
@@ -197,8 +217,9 @@ def prune(output):
                 os.unlink(os.path.join(folder, name))
 
 
-def build(recipe, version, mark):
+def build(recipe, version):
     tree = unpack_source(version)
+    mark = recipe.mark + fingerprint(recipe, version)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=".build-", dir=recipe.folder) as name:
         root = Path(name)
@@ -218,7 +239,7 @@ def build(recipe, version, mark):
         prune(output)
         kernel = BuiltKernel(recipe, kver)
         shutil.rmtree(kernel.root, ignore_errors=True)
-        # The build tree names itself in its makefile; whoever builds with it need not know for what.
+        # The makefile contains the path of the build tree. ARCH is set there for module builds.
         makefile = output / "Makefile"
         text = makefile.read_text().replace(str(output), str(kernel.headers))
         makefile.write_text((f"export ARCH := {recipe.arch}\n" if recipe.arch else "") + text)
@@ -231,7 +252,7 @@ def build(recipe, version, mark):
 
 
 def forget_others(recipe, kernel, keep=2):
-    """Old ones go, but not the one of another checkout that is in use today."""
+    """Deletes old kernels, but not those that another checkout has used today."""
     others = [k for k in recipe.cached() if k.kver != kernel.kver]
     others.sort(key=lambda k: (k.root / ".complete").stat().st_mtime)
     for old in others[:-keep or None]:

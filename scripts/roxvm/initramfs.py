@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .paths import BUILD, HarnessError
 
-# What the guest needs before it can see the host's files.
+# Modules that the guest needs to reach the host's files.
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 GUEST = Path(__file__).resolve().parent / "guest"
 
@@ -58,15 +58,15 @@ def module_closure(kernel, names):
         path = by_name.get(name)
         if path is None:
             continue                    # built in
-        # modules.dep lists what was needed first last.
+        # modules.dep lists dependencies in reverse order.
         for each in (*reversed(depends[path]), path):
             if each not in ordered:
                 ordered.append(each)
     return [kernel.modules / path for path in ordered]
 
 
-def static_busybox():
-    path = shutil.which("busybox", path="/bin:/usr/bin")
+def static_busybox(root):
+    path = shutil.which("busybox", path=f"{root}/bin:{root}/usr/bin")
     if path is None:
         raise HarnessError("busybox-static is not installed: run `make deps`")
     data = Path(path).read_bytes()
@@ -75,13 +75,13 @@ def static_busybox():
     return data
 
 
-def build(kernel, job):
-    """The initramfs for one run. `job` maps names of files to their text."""
+def build(kernel, job, root="/"):
+    """The initramfs for one run. `job` maps names of files to their text; busybox comes from `root`."""
     archive = Archive()
-    for folder in ("bin", "dev", "proc", "sys", "modules", "job", "lower", "stage", "rw", "newroot"):
+    for folder in ("bin", "dev", "proc", "sys", "modules", "job", "lower", "stage", "host", "rw", "newroot"):
         archive.folder(folder)
     archive.character_device("dev/console", 5, 1)
-    archive.file("bin/busybox", static_busybox(), 0o755)
+    archive.file("bin/busybox", static_busybox(root.rstrip("/")), 0o755)
     archive.file("init", (GUEST / "init").read_bytes(), 0o755)
     archive.file("job/stage2", (GUEST / "stage2").read_bytes(), 0o755)
     order = []
@@ -95,23 +95,21 @@ def build(kernel, job):
 
 
 def stage(kernel, folder, install):
-    """A file tree to lay over the guest's root: rox as `make install` puts it.
+    """A file tree for an overlay of the guest's root: rox as `make install` installs it.
 
-    `install` is the command that installs into a DESTDIR, or None when
-    nothing has been built for this kernel.
+    `install` has the commands that install into the folder, or is empty when nothing has been built for
+    this kernel. Each is a function that runs one, with options of subprocess.run(), and returns its result.
     """
     folder.mkdir()
     merged = Path("/lib").is_symlink()
     modules = folder / ("usr/lib" if merged else "lib") / "modules" / kernel.kver
-    if install:
-        # Whatever make still has to build, only one of us builds.
-        with open(BUILD / ".install.lock", "w", encoding="ascii") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            result = subprocess.run([*install, f"DESTDIR={folder}", f"KVER={kernel.kver}"],
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    text=True, check=False)
-        if result.returncode:
-            raise HarnessError(f"make install failed:\n{result.stdout}")
+    # Only one process at a time, because make may build something.
+    with open(BUILD / ".install.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in install:
+            result = command(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if result.returncode:
+                raise HarnessError(f"make install failed:\n{result.stdout}")
     if merged and (folder / "lib").is_dir():
         modules.parent.mkdir(parents=True, exist_ok=True)
         (folder / "lib/modules" / kernel.kver).rename(modules)
@@ -121,7 +119,7 @@ def stage(kernel, folder, install):
 
 
 def link_kernel_modules(kernel, modules):
-    """Show the kernel's own modules next to ours, and index them together."""
+    """Links the kernel's own modules beside ours and runs depmod for all of them."""
     for entry in kernel.modules.iterdir():
         mine = modules / entry.name
         if mine.exists() or entry.name in ("build", "source"):

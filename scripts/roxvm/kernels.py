@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Debian's kernels, unpacked from their packages into the cache folder.
 
-A kernel is named by its series ("6.1", "6.12") or by its full version, which
-is what `uname -r` prints ("6.1.0-56-amd64"); "debug" and "uml" are those that we
-build ourselves (debugkernel.py). Nothing outside of the cache folder is written;
-packages come through apt as this machine configures it.
+A kernel is named by its series ("6.1", "6.12"), by series and flavour ("6.12-rt",
+which has PREEMPT_RT), with "-arm64" behind it for another processor, or by its full version, which is what `uname -r` prints
+("6.1.0-56-amd64", "6.12.95+deb12-rt-amd64"). "debug", "uml" and others are our own
+builds (debugkernel.py). Nothing outside of the cache folder is written. Packages
+come through apt, as this machine configures it.
 """
 
 import fcntl
+import functools
 import lzma
 import os
 import re
@@ -17,14 +19,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+from . import foreign
 from .paths import KERNELS, HarnessError
 
 SERIES = ("6.1", "6.12")
 USAGE = """usage: scripts/kernels fetch [--latest] VERSION...
-       scripts/kernels kver VERSION    the full version that VERSION means
-       scripts/kernels kdir VERSION    headers to build a module against
-       scripts/kernels path VERSION    the folder in the cache
-       scripts/kernels list"""
+       scripts/kernels kver VERSION    print the full version that VERSION stands for
+       scripts/kernels kdir VERSION    print the folder of the headers to build a module against
+       scripts/kernels path VERSION    print its folder in the cache
+       scripts/kernels build VERSION FOLDER [MAKE ARGUMENTS...]    a module, in the root of the kernel's release
+       scripts/kernels list
+       scripts/kernels missing VERSION...    print those that are not in the cache"""
 
 
 class Kernel:
@@ -41,7 +46,14 @@ class Kernel:
         return self.root / "lib/modules" / self.kver
 
     @property
+    def arch(self):
+        """Debian's name of its processor."""
+        return foreign.processor(self.kver) or architecture()
+
+    @property
     def headers(self):
+        if foreign.release_of(self.kver):
+            return foreign.headers_of(self.kver)
         return self.root / "usr/src" / f"linux-headers-{self.kver}"
 
     @property
@@ -59,18 +71,33 @@ def numbers(version):
     return [int(n) for n in re.findall(r"\d+", version)]
 
 
+def flavour(name):
+    """The flavour in a version or after a series: "rt", "cloud"; "" for the usual kernel."""
+    match = re.search(r"-([a-z]+)(?:-[a-z0-9]+)?$", name)
+    return match[1] if match and match[1] != architecture() else ""
+
+
 def in_series(kver, series):
-    return numbers(kver)[: len(numbers(series))] == numbers(series)
+    """True if it is a kernel of that series and flavour."""
+    wanted = numbers(series.partition("-")[0])
+    return (numbers(kver)[: len(wanted)] == wanted and flavour(kver) == flavour(series)
+            and foreign.processor(kver) == foreign.processor(series))
 
 
 def is_series(name):
-    return re.fullmatch(r"\d+\.\d+", name) is not None
+    """True if the name is that of a series, with or without a flavour and a processor."""
+    return re.fullmatch(rf"\d+\.\d+(-[a-z]+)?(-({'|'.join(foreign.PROCESSORS)}))?", name) is not None
+
+
+def allowed_to_fetch():
+    """`make deps`, `make demo` and `make check` download kernels that are missing; others do not."""
+    return bool(os.environ.get("ROX_INSTALL"))
 
 
 def full_version(name):
-    """The full version that a name means."""
+    """The full version that a name stands for."""
     from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
-    return find(name).kver if is_series(name) or name in debugkernel.NAMES else name
+    return find(name, may_fetch=allowed_to_fetch()).kver if is_series(name) or name in debugkernel.NAMES else name
 
 
 def cached():
@@ -89,7 +116,9 @@ def run(*command, **options):
         raise HarnessError(f"`{' '.join(map(str, command))}` failed") from error
 
 
+@functools.cache
 def architecture():
+    """Debian's name of this machine's architecture."""
     return run("dpkg", "--print-architecture", stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
@@ -106,8 +135,11 @@ def records(package):
 
 def resolve_series(series):
     """The newest full version that apt offers for a series."""
+    if foreign.release_of(series):
+        return foreign.resolve(series)
     found = []
-    for fields in records(f"linux-image-{architecture()}"):
+    package = "-".join(filter(None, ("linux-image", flavour(series), architecture())))
+    for fields in records(package):
         match = re.search(r"\blinux-image-(\S+)", fields.get("Depends", ""))
         if match and in_series(match.group(1), series):
             found.append(match.group(1))
@@ -127,21 +159,21 @@ def package_list(kver):
         wanted.append(f"{name}={newest['Version']}")
     # The headers of one version are spread over three packages.
     for dependency in re.split(r"[,|]", newest["Depends"]):
-        match = re.match(r"\s*(linux-(?:headers-\S+-common|kbuild-\S+))", dependency)
+        match = re.match(r"\s*(linux-(?:headers-\S+-common(?:-\w+)?|kbuild-\S+))", dependency)
         if match:
             wanted.append(f"{match.group(1)}={newest['Version']}")
     return wanted
 
 
 def download(packages, folder):
-    """Download packages with apt; the caller's user is enough for that."""
+    """Downloads packages with apt, which needs no root rights."""
     print("downloading", *packages, file=sys.stderr, flush=True)
     run("apt-get", "-q", "-o", "APT::Sandbox::User=", "download", *packages,
         cwd=folder, stdout=sys.stderr)
 
 
 def relocate_headers(root):
-    """Debian's header makefiles name absolute paths; make them name ours."""
+    """Replaces the absolute paths in the makefiles of Debian's headers."""
     for makefile in root.glob("usr/src/linux-headers-*/Makefile"):
         text = makefile.read_text()
         makefile.write_text(text.replace(" /usr/src/", f" {root}/usr/src/"))
@@ -161,10 +193,9 @@ def expand_modules(modules):
 
 
 def extract_image(kernel, root):
-    """Unpack the compressed image, which would cost a guest seconds a boot.
+    """Decompresses the image, to save each guest seconds of its boot.
 
-    Not finding a payload that we understand is no error: the compressed
-    image boots as well.
+    An unknown payload is no error: the compressed image boots, too.
     """
     data = (root / f"boot/vmlinuz-{kernel.kver}").read_bytes()
     target = root / "boot/vmlinux"
@@ -183,7 +214,7 @@ def payloads(data):
             pass
     start = data.find(b"\x28\xb5\x2f\xfd")
     if start >= 0 and shutil.which("zstd"):
-        # The bytes after the payload make zstd complain; what it wrote is whole.
+        # zstd fails at the bytes after the payload, but its output is complete.
         yield subprocess.run(["zstd", "-dcq"], input=data[start:], check=False,
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
 
@@ -197,15 +228,22 @@ def unpack(kernel, debs, root):
     expand_modules(modules)
     depmod = shutil.which("depmod", path="/usr/sbin:/sbin:" + os.environ.get("PATH", ""))
     run(depmod or "depmod", "-b", root, kernel.kver)
-    extract_image(kernel, root)
+    if not (root / f"boot/vmlinuz-{kernel.kver}").exists():
+        (root / "boot").mkdir(exist_ok=True)
+        (modules / "vmlinuz").rename(root / f"boot/vmlinuz-{kernel.kver}")
+    if kernel.arch == architecture():
+        extract_image(kernel, root)
     shutil.rmtree(root / "usr/share", ignore_errors=True)
 
 
 def install(kernel):
-    """Download and unpack one kernel; a half-done folder is never used."""
+    """Downloads and unpacks one kernel. An incomplete folder is never used."""
     KERNELS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=KERNELS) as folder:
-        download(package_list(kernel.kver), folder)
+        if foreign.release_of(kernel.kver):
+            foreign.download(kernel.kver, folder)
+        else:
+            download(package_list(kernel.kver), folder)
         root = Path(folder) / "root"
         root.mkdir()
         print(f"unpacking {kernel.kver} into {kernel.root}", file=sys.stderr, flush=True)
@@ -218,7 +256,7 @@ def install(kernel):
 
 
 def find(name, latest=False, may_fetch=True):
-    """The kernel that a name means, fetched or built if need be."""
+    """The kernel that a name stands for, fetched or built if necessary."""
     from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
     if debugkernel.recipe_of(name):
         return debugkernel.find(name)
@@ -242,11 +280,15 @@ def find(name, latest=False, may_fetch=True):
 
 
 def headers_for(name):
-    """Headers for a version: the running system's own first, then the cache."""
+    """Headers for a version: those of the running system, or else of the cache."""
+    from . import debugkernel  # pylint: disable=import-outside-toplevel,cyclic-import
     for folder in (Path(f"/lib/modules/{name}/build"),
                    Path(f"/usr/src/linux-headers-{name}")):
         if (folder / "Makefile").exists():
             return folder
+    if not (allowed_to_fetch() or Kernel(name).unpacked() or debugkernel.recipe_of(name)):
+        raise HarnessError(f"there are no headers for kernel {name}: install linux-headers-{name} "
+                           f"(Fedora: kernel-devel-{name})")
     return find(name).headers
 
 
@@ -261,6 +303,10 @@ def main(arguments):
         if verb == "list":
             for kernel in cached():
                 print(kernel.kver)
+        elif verb == "missing" and names:
+            for name in names:
+                if not any(in_series(kernel.kver, name) for kernel in cached()):
+                    print(name)
         elif verb == "fetch" and names:
             for name in names:
                 print(find(name, latest=latest).kver)
@@ -268,6 +314,8 @@ def main(arguments):
             print(full_version(names[0]))
         elif verb == "kdir" and len(names) == 1:
             print(headers_for(names[0]))
+        elif verb == "build" and len(names) > 1:
+            return foreign.build_module(names[0], names[1], names[2:])
         elif verb == "path" and len(names) == 1:
             print(find(names[0]).root)
         else:

@@ -11,16 +11,32 @@ import signal
 import socket
 import subprocess
 import time
+from typing import NamedTuple
 
 from . import initramfs, tsc
 from .paths import HarnessError
 
 BASE_CMDLINE = (
-    "console=ttyS0,115200 loglevel=7 panic=-1 oops=panic nokaslr "
-    "random.trust_cpu=on mitigations=off no_timer_check net.ifnames=0 "
-    "tsc=reliable clocksource=tsc rcupdate.rcu_cpu_stall_timeout=60 ")
-# Byte-wise string instructions are far slower than the rest when emulated.
-EMULATED_CPU = "max,-erms,-fsrm"
+    "loglevel=7 panic=-1 oops=panic nokaslr random.trust_cpu=on mitigations=off net.ifnames=0 "
+    "rcupdate.rcu_cpu_stall_timeout=60 ")
+
+
+class Board(NamedTuple):
+    """What QEMU emulates for an architecture."""
+
+    program: str
+    machine: str
+    cpu: str            # where it is emulated
+    cmdline: str
+
+
+BOARDS = {
+    # Without fast byte-wise string instructions, which emulation makes slow.
+    "amd64": Board("qemu-system-x86_64", "q35", "max,-erms,-fsrm",
+                   "console=ttyS0,115200 no_timer_check tsc=reliable clocksource=tsc "),
+    # A CPU without pointer authentication, which emulation makes slow, with atomics and CRC instructions.
+    "arm64": Board("qemu-system-aarch64", "virt,gic-version=3", "cortex-a76", "console=ttyAMA0 "),
+}
 # In virtual time a guest's clock counts its instructions, each of 2^SHIFT nanoseconds, on all of its CPUs,
 # which run in turn; the time stamp counter counts these nanoseconds.
 ICOUNT_KHZ = 1_000_000
@@ -28,7 +44,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Settings:
-    """How a machine is to be built. Plain data, filled by the command line."""
+    """The parameters of a machine, from the command line."""
 
     def __init__(self, kernel, **given):
         self.kernel = kernel
@@ -43,17 +59,25 @@ class Settings:
         self.role = None
         self.network = []
         self.icount = ""            # QEMU's -icount, for a guest in virtual time
+        self.plugin = ""
         self.environment = {}
         self.command = ["true"]
         self.cwd = "/"
         self.stage = ""
+        self.root = "/"
+        self.foreign = False        # the root is of another processor
+        self.shared = ()
         self.log = None
         for name, value in given.items():
             setattr(self, name, value)
 
 
+def board(settings):
+    return BOARDS.get(getattr(settings.kernel, "arch", ""), BOARDS["amd64"])
+
+
 def cpu_model(settings):
-    base = EMULATED_CPU if settings.accel == "tcg" else "host"
+    base = board(settings).cpu if settings.accel == "tcg" else "host"
     if not settings.cpu:
         return base
     if settings.cpu[0] in "+-":
@@ -62,9 +86,11 @@ def cpu_model(settings):
 
 
 def cmdline(settings):
-    """The kernel's, with the speed of its clock where that is the host's."""
-    khz = ICOUNT_KHZ if settings.icount else tsc.khz() if settings.accel == "tcg" else None
-    return f"{BASE_CMDLINE} {f'tsc_early_khz={khz} ' if khz else ''}{settings.append}"
+    """The kernel command line. With emulation it has the frequency of the host's time stamp counter."""
+    khz = tsc.khz() if settings.accel == "tcg" and board(settings) == BOARDS["amd64"] else None
+    if settings.icount:
+        khz = ICOUNT_KHZ
+    return f"{board(settings).cmdline}{BASE_CMDLINE} {f'tsc_early_khz={khz} ' if khz else ''}{settings.append}"
 
 
 def die_with_parent():
@@ -86,13 +112,14 @@ class Machine:
     # -- start -----------------------------------------------------------
 
     def places(self):
-        """Where the guest finds what it needs; see guest/."""
+        """The settings that the scripts in guest/ read."""
         return {"ROX_VM_FILES": "9p", "ROX_VM_TTY": "/dev/hvc0"}
 
     def job(self):
         s = self.settings
         settings = {
-            **self.places(), "ROX_VM_OVERLAY": s.overlay,
+            **self.places(), "ROX_VM_OVERLAY": s.overlay, "ROX_VM_LOWER": s.root,
+            "ROX_VM_SHARED": " ".join(map(str, s.shared)),
             "ROX_VM_SHELL": "1" if s.shell else "", "ROX_VM_KEEP": "1" if s.keep else "",
             "ROX_VM_ROLE": "" if s.role is None else str(s.role),
             **{k: v for k, v in s.environment.items() if k.startswith("ROX_VM_")},
@@ -119,22 +146,30 @@ class Machine:
         if s.shell:
             chars += ["-chardev", "stdio,id=tty,signal=off", "-device", "virtconsole,chardev=tty"]
         return [
-            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
-            "-no-reboot", "-machine", "q35", "-accel", accel, "-cpu", cpu_model(s),
+            board(s).program, "-nodefaults", "-no-user-config", "-display", "none",
+            "-no-reboot", "-machine", board(s).machine, "-accel", accel, "-cpu", cpu_model(s),
             "-smp", str(s.cpus), "-m", str(s.mem), "-device", "virtio-rng-pci",
             "-qmp", f"unix:{self.folder / 'qmp'},server=on,wait=off",
-            "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
-            "-device", "virtio-9p-pci,fsdev=root,mount_tag=rox.root",
-            "-fsdev", f"local,id=stage,path={s.stage},security_model=none,readonly=on",
-            "-device", "virtio-9p-pci,fsdev=stage,mount_tag=rox.stage",
+            *files("root", s.root), *files("stage", s.stage), *(files("host", "/") if s.shared else []),
             "-kernel", str(s.kernel.image), "-initrd", str(self.folder / "initrd"),
-            "-append", cmdline(s), *chars, *s.network, *(("-icount", s.icount) if s.icount else ()),
+            "-append", cmdline(s), *chars, *s.network, *self.counting(),
         ]
 
+    def counting(self):
+        """Arguments for a plugin, and for a clock that counts instructions."""
+        arguments = ["-icount", self.settings.icount] if self.settings.icount else []
+        if self.settings.plugin:
+            role = f".{self.settings.role}" if self.settings.role is not None else ""
+            arguments += ["-plugin", f"{self.settings.plugin}{role}"]
+        return arguments
+
     def start(self):
-        if shutil.which("qemu-system-x86_64") is None:
-            raise HarnessError("qemu-system-x86_64 is not installed: run `make deps`")
-        (self.folder / "initrd").write_bytes(initramfs.build(self.settings.kernel, self.job()))
+        program = board(self.settings).program
+        if shutil.which(program) is None:
+            more = " FOR=arm64" if program == BOARDS["arm64"].program else ""
+            raise HarnessError(f"{program} is not installed: run `make deps{more}`")
+        (self.folder / "initrd").write_bytes(initramfs.build(
+            self.settings.kernel, self.job(), self.settings.root if self.settings.foreign else "/"))
         self.control.touch()
         reader, writer = os.pipe()
         with open(self.errors, "wb") as errors:
@@ -152,11 +187,11 @@ class Machine:
         return self.process is not None and self.process.poll() is None
 
     def aborted(self):
-        """Did the emulator, not the guest, give up?"""
+        """True if the emulator itself failed, not the guest."""
         return self.process is not None and self.process.poll() == -signal.SIGABRT
 
     def control_words(self):
-        """What the guest has said: {"up": seconds, "status": number}."""
+        """The guest's reports: {"up": seconds, "status": number}."""
         words = (line.split() for line in self.control.read_text(errors="replace").splitlines())
         return {w[0]: w[1] for w in words if len(w) == 2}
 
@@ -167,12 +202,12 @@ class Machine:
         return self.settings.log.read_text(errors="replace").replace("\r", "")
 
     def send(self, number):
-        """A signal to the process that is the machine."""
+        """Sends a signal to the machine's process."""
         if self.running():
             self.process.send_signal(number)
 
     def dump_tasks(self, seconds=8):
-        """Ask the kernel by its keyboard to log blocked tasks, CPUs and all tasks."""
+        """Makes the kernel log blocked tasks, CPUs and all tasks, by SysRq on its keyboard."""
         try:
             with Monitor(self.folder / "qmp") as monitor:
                 for key in "wlt":
@@ -187,12 +222,18 @@ class Machine:
         if self.process is not None:
             self.process.wait()
 
-    # -- after it --------------------------------------------------------
+    # -- after its end ---------------------------------------------------
 
     def status(self):
-        """The command's exit status, or None if the guest did not get there."""
+        """The command's exit status, or None if the guest has not reported one."""
         word = self.control_words().get("status")
         return int(word) if word is not None else None
+
+
+def files(name, path):
+    """Arguments for a folder that the guest mounts as rox.<name>."""
+    return ["-fsdev", f"local,id={name},path={path},security_model=none,readonly=on,multidevs=remap",
+            "-device", f"virtio-9p-pci,fsdev={name},mount_tag=rox.{name}"]
 
 
 def exports(values):
@@ -200,7 +241,7 @@ def exports(values):
 
 
 class Monitor:
-    """QEMU's machine protocol, as much of it as we use."""
+    """A client of QEMU's machine protocol, for the few commands that are used here."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -231,7 +272,7 @@ class Monitor:
 
 
 class Streams:
-    """Copies the machines' output to ours, whole lines if there are several."""
+    """Copies the output of the machines; line by line if there are several."""
 
     def __init__(self, machines, sink):
         self.selector = selectors.DefaultSelector()

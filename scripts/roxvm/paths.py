@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Where things are: the repository, its build folder, the cache folder."""
+"""Paths of the repository, its build folder and the cache folder."""
 
 import os
 from pathlib import Path
@@ -12,4 +12,4 @@ LOGS = BUILD / "vm"
 
 
 class HarnessError(Exception):
-    """Something that is not the fault of the command under test."""
+    """An error that the command under test has not caused."""

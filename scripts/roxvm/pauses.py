@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Machines that are suspended by their host now and then: for them time leaps."""
+"""Suspend machines from time to time: their clocks jump, as after a pause of a real host."""
 
 import signal
 import time
 
 
 class Pauses:
-    """Every `every` seconds one of the machines stops for `length` seconds, in turn."""
+    """Every `every` seconds stops one of the machines, in turn, for `length` seconds."""
 
     def __init__(self, every, length):
         self.every = every
@@ -17,14 +17,14 @@ class Pauses:
 
     @classmethod
     def parse(cls, text):
-        """From "EVERY,SECONDS"."""
+        """Parses "EVERY,SECONDS"."""
         every, length = (float(part) for part in text.split(","))
         if every <= 0 or length <= 0:
             raise ValueError(text)
         return cls(every, length)
 
     def tick(self, machines):
-        """To be called again and again. A machine's first pause comes when all are up."""
+        """Must be called repeatedly. The first pause comes after all machines have booted."""
         now = time.monotonic()
         if self._next is None:
             if all(machine.is_up() for machine in machines):
@@ -42,7 +42,7 @@ class Pauses:
         self._next = now + self.length
 
     def end(self):
-        """Whoever is stopped goes on."""
+        """Resumes the stopped machine."""
         if self._stopped:
             self._stopped.send(signal.SIGCONT)
             self._stopped = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How fast this machine's time stamp counter is, which is an emulated guest's as well.
+"""The frequency of this machine's time stamp counter, which emulated guests use, too.
 
-A guest measures that while it boots, against timers of QEMU's. On a busy host these stand still for a
-while: one has found 97 MHz instead of 2445, and its clock ran 25 times too fast from then on, so
-that every time limit in it was over at once. So it is told.
+A guest calibrates the counter at boot against QEMU's timers. On a busy host these may stop for a while:
+the guest then finds a frequency that is far too low, its clock runs too fast, and all time limits in it
+expire at once. So scripts/vm passes the frequency on the kernel command line.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ class Counter:
         self.ticks = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(self._place))
 
     def moment(self):
-        """(nanoseconds, ticks) of one moment: of several tries the one that took the shortest time."""
+        """Reads clock and counter together: (nanoseconds, ticks), from the fastest of several tries."""
         tries = []
         for _ in range(50):
             before = time.monotonic_ns()
@@ -38,7 +38,7 @@ class Counter:
 
 
 def khz():
-    """Its frequency in kHz; None if there is no such counter, or this may not read it."""
+    """The frequency in kHz; None if there is no such counter or it cannot be read."""
     if platform.machine() != "x86_64":
         return None
     try:

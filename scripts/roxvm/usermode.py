@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A guest that is no virtual machine: a User Mode Linux kernel, run as a program.
+"""A guest without a virtual machine: a User Mode Linux kernel, which runs as a program.
 
-Its files are the host's, over hostfs. Where QEMU has serial ports, it has lines
-that end in our file descriptors: one for the kernel log, which is a file, so that
-nothing of it is lost, and sockets for the console, the command's output, and what
-the guest tells us.
+Its files are the host's, over hostfs. Instead of QEMU's serial ports it has serial
+lines connected to file descriptors: a file for the kernel log, so that nothing is lost,
+and sockets for the console, the command's output, and the guest's reports.
 """
 
 import os
@@ -19,14 +18,14 @@ import time
 from . import initramfs
 from .machine import Machine, die_with_parent
 
-# No "panic=": User Mode Linux starts anew where others reset; without, it ends.
+# No "panic=": with it User Mode Linux would restart after a panic instead of ending.
 CMDLINE = ("loglevel=7 oops=panic printk.devkmsg=on rcupdate.rcu_cpu_stall_timeout=60 "
            "console=ttyS3 console=tty0 con=null ssl=null")
 MCONSOLE_MAGIC, MCONSOLE_VERSION, MCONSOLE_DATA = 0xCAFEBABE, 2, 512
 
 
 def memory_folder(folder, mem):
-    """Where the file that is its memory is best: in memory, if there is room and code may run."""
+    """The folder for the file that is the guest's memory: a tmpfs with room, if code may run there."""
     shared = os.statvfs("/dev/shm")
     fits = shared.f_bavail * shared.f_frsize >= mem << 20
     return "/dev/shm" if fits and not shared.f_flag & os.ST_NOEXEC else str(folder)
@@ -88,12 +87,12 @@ class UserModeMachine(Machine):
         return False
 
     def aborted(self):
-        return False  # it is the guest's kernel that does
+        return False  # there is no emulator
 
     def settle(self):
-        """What it has said last is in our files."""
+        """Ends what is left of the guest and waits until its last output is copied."""
         if self.process is not None and self.copiers:
-            # Of its threads some may have outlived it, and hold its ends of the lines.
+            # Some threads may have survived the process and keep its serial lines open.
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -107,7 +106,7 @@ class UserModeMachine(Machine):
         self.settle()
 
     def dump_tasks(self, seconds=8):
-        """Ask the kernel by its management console to log blocked tasks and all tasks."""
+        """Makes the kernel log blocked tasks and all tasks, by its management console."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as console:
             console.bind(str(self.folder / "asking"))
             for key in "wt":

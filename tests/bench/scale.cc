@@ -22,6 +22,8 @@
 #include <system_error>
 #include <vector>
 
+#include "../verbs/lib/gid.h"
+
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -79,15 +81,10 @@ public:
 
     [[nodiscard]] ibv_gid_entry ipv4_gid() const
     {
-        ibv_gid_entry entry{};
-        for (uint32_t index = 0; index < 64; ++index) {
-            if (ibv_query_gid_ex(context_, 1, index, &entry, 0) != 0)
-                continue;
-            const bool mapped = entry.gid.raw[10] == 0xff && entry.gid.raw[11] == 0xff;
-            if (mapped && entry.gid_type == IBV_GID_TYPE_ROCE_V2)
-                return entry;
-        }
-        fail("no GID for an IPv4 address", ENOENT);
+        const auto entry = vt::find_gid(context_, vt::is_v4_mapped);
+        if (!entry)
+            fail("no GID for an IPv4 address", ENOENT);
+        return *entry;
     }
 
 private:

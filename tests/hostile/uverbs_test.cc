@@ -432,6 +432,8 @@ TEST_F(MmapTest, MemoryOfADestroyedObjectIsNobodyElses)
     for (vt::Cq &cq : others)
         EXPECT_TRUE(cq.quiet(vt::Millis(1)));
     EXPECT_TRUE(vt::all({old, size}, 0xdd)) << "nobody else has it";
+    /* No child has it, unless the program insists. */
+    EXPECT_EQ(madvise(old, size, MADV_DOFORK), 0);
     pid_t child = vt::in_child([&] {
         std::memset(old, 0x11, size);
         return 0;

@@ -69,7 +69,7 @@ nvme_files() {
 # Random writes of all sizes over the whole disk, each block read back and its checksum compared.
 nvme_fio() {
 	run_limited 120 fio --name=verify --filename="$1" --direct=1 --ioengine=libaio --iodepth=16 \
-		--allow_file_create=0 --rw=randrw --bsrange=512-256k --size=64M --verify=crc32c --verify_fatal=1 \
+		--allow_file_create=0 --rw=randrw --bsrange=512-256k --size=$((64 / SHARE))M --verify=crc32c --verify_fatal=1 \
 		--do_verify=1 --output-format=terse >"$ROX_TMP/fio.out" 2>&1 ||
 		{ tail -n 20 "$ROX_TMP/fio.out"; return 1; }
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: GPL-2.0
 #
 # SMC-R: a socket of AF_SMC talks TCP until both ends know that they have an RDMA device for the
@@ -36,8 +36,8 @@ smc_talk() {
 
 smc_tests() {
 	tap_run "SMC-R: module" smc_load
-	tap_run "SMC-R: one stream, data compared" smc_talk "$1" 1 16000000
-	tap_run "SMC-R: eight streams, data compared" smc_talk "$1" 8 2000000
+	tap_run "SMC-R: one stream, data compared" smc_talk "$1" 1 $((16000000 / SHARE))
+	tap_run "SMC-R: eight streams, data compared" smc_talk "$1" 8 $((2000000 / SHARE))
 	# smc keeps idle QPs for ten minutes; the end of the module ends them.
 	tap_run "SMC-R: the module unloads with idle QPs" wait_until 20 modprobe -r smc
 }

@@ -3,20 +3,15 @@
 #
 # Load, add links, run, delete the links, unload; again and again.
 
-CYCLE_BATCH=20
-
 part_cycle() {
-	local batch
 	tap_run "namespaces" net_two 9000
 	tap_run "the first lives" cycle_batch 5
-	memory_now >"$ROX_TMP/memory.before"
-	for ((batch = 1; batch <= LIFE_TIMES / CYCLE_BATCH; batch++)); do
-		tap_run "load, links, traffic, unload: $CYCLE_BATCH times, $batch" \
-			cycle_batch $CYCLE_BATCH
-	done
-	tap_run "kernel memory after $LIFE_TIMES lives" \
-		memory_settles "$ROX_TMP/memory.before" "$LIFE_TIMES"
+	memory_runs "load, links, traffic, unload" $((LIFE_TIMES / 3)) lives cycle_lives
 	tap_run "stage cleared" stage_clear
+}
+
+cycle_lives() {
+	tap_run "load, links, traffic, unload: $1 times" cycle_batch "$1"
 }
 
 cycle_batch() {

@@ -3,22 +3,21 @@
 #
 # kill -9 of one side or both in mid-transfer, at a random moment.
 
-KILL_BATCH=20
-
 part_kill() {
-	local batch
 	tap_run "stage" stage_set
 	leak_mark
 	tap_run "the first kills" kill_batch 10
-	memory_now >"$ROX_TMP/memory.before"
-	for ((batch = 1; batch <= LIFE_TIMES / KILL_BATCH; batch++)); do
-		tap_run "kill -9 in mid-transfer: $KILL_BATCH times, $batch" kill_batch $KILL_BATCH
-	done
-	tap_run "kernel memory after $LIFE_TIMES kills" \
-		memory_settles "$ROX_TMP/memory.before" "$LIFE_TIMES"
+	memory_runs "kill -9 in mid-transfer" $((LIFE_TIMES / 3)) kills kill_times
 	tap_run "the links still work" run_limited 30 "$TRAFFIC" once -m 60 "$ROX1" "$OTHER_ROX"
+	tap_run "the module unloads right behind a kill -9 of who uses it" kill_and_unload
+	[[ -n $NS1_IS_FIRST ]] ||
+		tap_run "a namespace is gone seconds after a kill -9 of all in it" kill_and_leave
 	tap_run "stage cleared" stage_clear
 	tap_run "the module unloads" module_unload
+}
+
+kill_times() {
+	tap_run "kill -9 in mid-transfer: $1 times" kill_batch "$1"
 }
 
 # Stock programs that run until they are killed.
@@ -63,6 +62,35 @@ kill_traffic() {
 		return 0
 	fi
 	traffic_ends "$survivor" 3
+}
+
+module_gone() {
+	[[ $(module_users) == none ]] || timeout -k 1 15 rmmod "$MODULE" 2>/dev/null
+}
+
+# Daemons that hold QPs, regions and channels. While they end the module is in use; nothing keeps it so.
+kill_and_unload() {
+	local status=0
+	log_mark
+	traffic_start -e -q 8 || return
+	random_sleep 80
+	kill -9 "$server" "$client"
+	soon $((3 * ROX_PATIENCE)) module_gone || { diagnose; fail "the module has $(module_users) references"; } || status=1
+	wait "$server" "$client" 2>/dev/null
+	stage_clear && stage_set && log_check && return $status
+}
+
+# The namespace has lost its name before, so it lives as long as its processes; with it ends its veth, and the other end.
+kill_and_leave() {
+	local status=0
+	log_mark
+	traffic_start -e -q 8 && ip netns delete "$NS1" || return
+	kill -9 "$server"
+	soon $((3 * ROX_PATIENCE)) netdev_gone "$OTHER_NS" "$DEV2" && soon 5 rdma_gone "$ROX1" ||
+		{ diagnose; fail "the namespace is still there"; } || status=1
+	kill -9 "$client" 2>/dev/null
+	wait "$server" "$client" 2>/dev/null
+	log_check && return $status
 }
 
 # Nothing says how a stock program takes its peer's death, so both are killed, in any order.

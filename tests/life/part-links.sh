@@ -5,12 +5,15 @@
 
 part_links() {
 	tap_run "rdma link add loads the module" links_autoload
-	tap_run "a second link on a netdev: EEXIST" links_second
+	tap_run "a second link on a netdev: outlives the first" links_second
 	tap_run "a second link of the same name: EEXIST" links_same_name
 	tap_run "no such netdev: refused" links_no_netdev
 	local kind
 	for kind in veth dummy bridge vlan bond bond_member lo; do
 		tap_run "link, traffic, no link, no netdev: $kind" links_on "$kind"
+	done
+	for kind in veth bridge vlan bond lo dummy; do
+		tap_run "frames on the netdev: $kind" frames_on "$kind"
 	done
 	for kind in tun sit gre; do
 		tap_run "refused with a reason: $kind" links_refused "$kind"
@@ -86,6 +89,106 @@ links_use() {
 		rdma link delete roxl && rdma_gone roxl
 }
 
+# -- frames: is it really the netdev that they go through? -----------------------
+
+FAR=life-far
+
+# Makes the netdev life0 of that kind here, with 10.9.9.1, and what it reaches in another namespace, far0 with
+# 10.9.9.2. A VLAN and a bond have their like there.
+far_make() {
+	local here=life0 there=far0
+	case $1 in
+	bridge | vlan | bond) here=life1 ;;
+	esac
+	[[ $1 != vlan ]] || there=far1
+	ip netns add $FAR && ip link add $here type veth peer name $there netns $FAR &&
+		ip link set $here up && ip -n $FAR link set $there up || return
+	case $1 in
+	bridge) ip link add life0 type bridge && ip link set life1 master life0 ;;
+	vlan)
+		ip link add link life1 name life0 type vlan id 100 &&
+			ip -n $FAR link add link far1 name far0 type vlan id 100
+		;;
+	bond)
+		ip link add life0 type bond mode active-backup miimon 100 && ip link set life1 down &&
+			ip link set life1 master life0 && ip link set life1 up
+		;;
+	esac || return
+	ip address add 10.9.9.1/24 dev life0 && ip link set life0 up &&
+		ip -n $FAR address add 10.9.9.2/24 dev far0 && ip -n $FAR link set far0 up
+}
+
+far_unmake() {
+	local status=0
+	link_leaves roxm || status=1
+	link_leaves roxl || status=1
+	netdev_unmake "$1" || status=1
+	ip netns delete $FAR || status=1
+	return $status
+}
+
+# The link roxl on a netdev in this namespace, with its address.
+link_here() {
+	module_load && rdma link add roxl type "$ROX_TYPE" netdev "$1" && soon 5 gid_index_v4 roxl >/dev/null
+}
+
+# Bytes that a netdev has counted: tx or rx.
+frame_bytes() {
+	echo "$(<"/sys/class/net/$1/statistics/${2}_bytes")"
+}
+
+link_sent() {
+	echo "$(<"/sys/class/infiniband/$1/ports/1/hw_counters/tx_bytes")"
+}
+
+frames_on() {
+	local status=0
+	case $1 in
+	lo) frames_lo; return ;;
+	dummy) frames_dummy; return ;;
+	esac
+	far_make "$1" && link_here life0 && link_add $FAR roxm far0 && frames_between life0 roxl roxm || status=1
+	far_unmake "$1" || status=1
+	return $status
+}
+
+# What the traffic of two links has sent must have gone through the netdev of the first one, both ways.
+frames_between() {
+	local netdev=$1 near=$2 far=$3 out in sent received
+	out=$(frame_bytes "$netdev" tx) in=$(frame_bytes "$netdev" rx)
+	sent=$(link_sent "$near") received=$(link_sent "$far")
+	run_limited 30 "$TRAFFIC" once -m 200 "$near" "$far" || return
+	((sent = $(link_sent "$near") - sent, received = $(link_sent "$far") - received))
+	((out = $(frame_bytes "$netdev" tx) - out, in = $(frame_bytes "$netdev" rx) - in))
+	echo "the links have sent $sent and $received bytes, $netdev has counted $out and $in"
+	# What the device counts is payload: 200 messages each way are more than this.
+	((sent > 200 * 64 && received > 200 * 64 && out > sent && in > received))
+}
+
+# Two QPs of a device on lo talk without a wire, unless that is switched off.
+frames_lo() {
+	local loopback=/sys/module/$MODULE/parameters/loopback status=0
+	ip link set lo up && link_here lo && echo N >"$loopback" && frames_between lo roxl roxl || status=1
+	echo Y >"$loopback"
+	link_leaves roxl || status=1
+	return $status
+}
+
+# A dummy discards what is sent on it, so nobody answers; the RDMA CM's requests to a neighbour must be counted there.
+frames_dummy() {
+	local status=0 before frames
+	netdev_make dummy && link_here life0 &&
+		ip neighbour add 10.9.9.2 lladdr 02:00:00:00:00:99 nud permanent dev life0 || status=1
+	before=$(link_sent roxl) frames=$(frame_bytes life0 tx)
+	timeout 6 rping -c -a 10.9.9.2 -C 1 >"$ROX_TMP/rping" 2>&1
+	((before = $(link_sent roxl) - before, frames = $(frame_bytes life0 tx) - frames))
+	echo "the link has sent $before bytes, life0 has counted $frames; rping: $(tail -n 1 "$ROX_TMP/rping")"
+	((before >= 256 && frames > before)) || status=1
+	link_leaves roxl || status=1
+	netdev_unmake dummy || status=1
+	return $status
+}
+
 links_autoload() {
 	modprobe -a ib_uverbs rdma_ucm
 	module_unload || return
@@ -101,9 +204,14 @@ links_autoload() {
 links_second() {
 	local text status=0
 	netdev_make dummy && rdma link add roxl type "$ROX_TYPE" netdev life0 || return
-	text=$(rdma link add roxm type "$ROX_TYPE" netdev life0 2>&1) && status=1
-	[[ $text == *"File exists"* ]] || { echo "it says: $text"; status=1; }
-	rdma_gone roxm || { echo "there is a second link"; rdma link delete roxm; status=1; }
+	if [[ $ROX_TYPE == rox ]]; then
+		rdma link add roxm type rox netdev life0 && rdma link delete roxl && rdma_exists roxm &&
+			rdma link add roxl type rox netdev life0 && rdma link delete roxm || status=1
+	else
+		text=$(rdma link add roxm type "$ROX_TYPE" netdev life0 2>&1) && status=1
+		[[ $text == *"File exists"* ]] || { echo "it says: $text"; status=1; }
+	fi
+	rdma_gone roxm || { echo "roxm is left"; rdma link delete roxm; status=1; }
 	rdma link delete roxl && netdev_unmake dummy && return $status
 }
 

@@ -13,24 +13,31 @@ SHAKE_TIMES=${ROX_SHAKE_TIMES:-1}
 shake_faults="loss disorder corruption flap carrier mtu address other_link unload cpu workqueues freezer suspend"
 
 part_shake() {
-	local fault
+	local fault name connections shaken
 	tap_run "stage" stage_set
-	tap_run "the first load" mix_for 5
+	tap_run "the first load" mix_calm 5
 	leak_mark
-	memory_now >"$ROX_TMP/memory.before"
+	memory_now >"$ROX_TMP/memory.0"
 	log_mark
 	tap_run "a mixed load" mix_start 86400
 	for fault in ${ROX_SHAKE_FAULTS:-$shake_faults}; do
 		process_gone "$mix" && break
-		shake_can "$fault" || { tap_skip "under a mixed load: $fault" "not in this kernel"; continue; }
-		tap_run "under a mixed load, $SHAKE_TIMES times: ${fault//_/ }" \
-			shake_times "$SHAKE_TIMES" "$fault"
+		name="under a mixed load: ${fault//_/ }"
+		shake_can "$fault" || { tap_skip "$name" "not in this kernel"; continue; }
+		tap_run "$name" shake_times "$SHAKE_TIMES" "$fault"
 	done
+	echo "# $SHAKE_TIMES times each"
 	tap_run "all that was sent is right" mix_stop
 	mix_told
+	tap_run "connections are tried again for these faults only, and not too often" mix_repeats $((13 * SHAKE_TIMES))
+	mix_connections
+	memory_now >"$ROX_TMP/memory.1"
+	shaken=$connections
+	tap_run "a load that nothing happens to" mix_calm 8
+	mix_connections
 	tap_run "nothing in the kernel log" log_check
 	tap_run "no leak" leak_check
-	tap_run "kernel memory after the load" memory_settles "$ROX_TMP/memory.before" 40
+	tap_run "kernel memory, $shaken connections and $connections more" memory_settles "$shaken" "$connections"
 	tap_run "stage cleared" stage_clear
 	tap_run "the module unloads" module_unload
 }
@@ -88,8 +95,27 @@ mix_stop() {
 	mix_ends && grep -q '^# total: ' "$ROX_TMP/mix.out"
 }
 
-mix_for() {
-	mix_start "$1" && mix_ends
+# For some seconds in which nobody does anything to it: no connection has to be tried again.
+mix_calm() {
+	mix_start "$1" && mix_ends && mix_repeats 0
+}
+
+# How many connections it has made; sets connections.
+mix_connections() {
+	connections=$(sed -n 's/^# total: .* \([0-9]*\) connections .*/\1/p' "$ROX_TMP/mix.out")
+	connections=${connections:-0}
+}
+
+# Each of its eight threads makes one connection after the other, and tries once more in 100 ms at the earliest. So long
+# as a fault lasts, and a second more, that many attempts may fail, and for the one that a fault explains.
+mix_repeats() {
+	local most=$(($1 * 8 * 25)) counts cause count
+	counts=$(sed -n 's/^# tried again: //p' "$ROX_TMP/mix.out")
+	[[ -n $counts ]] || fail "the load does not say how often it tried again" || return
+	echo "$counts; at most $most each"
+	while IFS=: read -r cause count; do
+		((count <= most)) || fail "$cause: tried again $count times" || return
+	done < <(tr ',' '\n' <<<"$counts")
 }
 
 # What it has done, and what the devices count, for the output.

@@ -3,28 +3,28 @@
 #
 # Functions that the parts of tests/net share. Sourced after tests/lib.sh and tests/life/lib.sh.
 #
-#   flow_start NAME ADDRESS1 ADDRESS2 [OPTIONS]   checked traffic between $ROX1 and $ROX2, between
-#                  the GIDs of these addresses; returns when it flows. OPTIONS are traffic's:
-#                  $PATIENT for a connection that stands half a minute of silence, $HASTY for one
-#                  that gives up within two
-#   flow_advances NAME...   waits until each end of each has got through many more messages
-#   flow_stands NAME        waits until nothing gets through any more
-#   flow_ends NAME          waits until both ends have failed, for want of an answer
-#   flow_stop NAME...       ends them, which must be without an error
-#   stage_begin SUBJECT SET CLEAR / stage_end   of the cases between: their subject, which goes
-#                  before their names, and the functions that set up what they need
-#   case_run NAME FUNCTION...   tap_run; whatever the case leaves running is ended
-#   event_watch / event_seen TYPE   the asynchronous events of $ROX1 from now on
-#   gid_add / gid_delete NS DEV ROX ADDRESS/LENGTH   an address, and waits for its GID
+#   flow_start NAME ADDRESS1 ADDRESS2 [OPTIONS]   starts checked traffic between $ROX1 and $ROX2, with
+#                  the GIDs of these addresses; returns when data flows. OPTIONS are those of
+#                  `traffic`: $PATIENT for a connection that survives half a minute without an
+#                  answer, $HASTY for one that fails within two seconds
+#   flow_advances NAME...   waits until each end of each flow has completed many more messages
+#   flow_stands NAME        waits until no more messages are completed
+#   flow_ends NAME          waits until both ends have failed because no answer came
+#   flow_stop NAME...       ends flows, which must succeed without an error
+#   stage_begin SUBJECT SET CLEAR / stage_end   enclose cases with a common subject, which is the
+#                  prefix of their names, and with common functions for set-up and clean-up
+#   case_run NAME FUNCTION...   tap_run; ends the processes that the case leaves running
+#   event_watch / event_seen TYPE   records asynchronous events of $ROX1 / waits for one more
+#   gid_add / gid_delete NS DEV ROX ADDRESS/LENGTH   changes an address and waits for the GID table
 
 PATIENT='-t 20 -r 7'
 HASTY='-t 15 -r 3'
 
-# Seconds in which a connection gets somewhere or gives up; a patient one takes 34 to give up, and a
-# loss that only the ACK timer shows costs it 4.
+# Seconds in which a connection must make progress or fail. A $PATIENT one fails after 34 seconds, and
+# needs 4 to recover from a loss that only the ACK timer detects.
 LIMIT=$((30 * ROX_PATIENCE))
 
-# So that an emulated guest has time for other things.
+# Sleeps and pauses, so that an emulated guest has time for other processes.
 FLOW='-e -w 40'
 
 declare -A flow_pids=()
@@ -47,7 +47,7 @@ flow_flows() {
 	line_matches '^running' "$ROX_TMP/$1.1" && line_matches '^running' "$ROX_TMP/$1.2"
 }
 
-# What has gone wrong, with all that helps to find out why.
+# Prints the error and the state of flow, network and devices. Returns 1.
 flow_fail() {
 	local name=$1 end count
 	echo "flow $1: $2"
@@ -66,7 +66,7 @@ flow_fail() {
 	return 1
 }
 
-# Sets `count` to the number of messages of a flow's end; without a process, for it is often asked.
+# Sets `count` to the number of messages at one end of a flow. Starts no process: it is called often.
 flow_count() {
 	count=0
 	[[ ! -s $ROX_TMP/$1.$2.count ]] || read -r count <"$ROX_TMP/$1.$2.count"
@@ -117,7 +117,7 @@ flow_gone() {
 	for pid in ${flow_pids[$1]}; do process_gone "$pid" || return; done
 }
 
-# Waits for the ends of a flow, which must be with a status and a line that matches an expression.
+# Waits until both processes of a flow have ended, with a given status and a line that matches a pattern.
 flow_result() {
 	local name=$1 wanted=$2 text=$3 pid status end=0 bad=0
 	soon $LIMIT flow_gone "$name" || flow_fail "$name" "does not end" || return
@@ -130,7 +130,7 @@ flow_result() {
 	((!bad)) || flow_fail "$name" "ended, but not with status $wanted and '$text'"
 }
 
-# One end may have failed first; then the other one's requests are not answered any more either.
+# When one end has failed, requests of the other get no answer either: one of both must show the timeout.
 flow_ends() {
 	flow_result "$1" 3 'lost: (transport retry counter exceeded|Work Request Flushed Error)' &&
 		grep -q 'retry counter' "$ROX_TMP/$1.1" "$ROX_TMP/$1.2"
@@ -157,7 +157,7 @@ stage_end() {
 	tap_run "$subject: stage cleared" "$unstage"
 }
 
-# After a failure all is set up anew, for nobody knows what the case has left.
+# After a failure everything is set up again, because the state is unknown.
 case_run() {
 	local name=$1 pids failed=$tap_failed
 	shift
@@ -184,7 +184,7 @@ event_watch() {
 	soon 10 grep -qs 'async event FD' "$ROX_TMP/events"
 }
 
-# Was there one more event of this type than were taken so far?
+# True if there is an event of this type that event_seen has not returned for.
 event_more() {
 	(($(grep -ci "event_type .*$1" "$ROX_TMP/events") > ${event_taken[$1]:-0}))
 }
@@ -195,7 +195,7 @@ event_seen() {
 	event_taken[$1]=$(grep -ci "event_type .*$1" "$ROX_TMP/events")
 }
 
-# An address as the GID table shows it.
+# An address in the form of the GID table.
 gid_text() {
 	local groups head tail i text=
 	if [[ $1 != *:* ]]; then
@@ -247,7 +247,7 @@ second_addresses() {
 		gid_add "$NS1" "$DEV1" "$ROX1" $A1_6/64 && gid_add "$NS2" "$DEV2" "$ROX2" $A2_6/64
 }
 
-# A counter of a device, by the name that it has in sysfs.
+# A counter of a device, by its name in sysfs.
 counter_of() {
 	cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"
 }

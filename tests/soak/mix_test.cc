@@ -34,10 +34,9 @@ constexpr std::array kTrades{
 
 volatile std::sig_atomic_t stop_asked;
 
-unsigned number(const char *name, unsigned usual)
+unsigned number(const char *name, unsigned fallback)
 {
-    const std::string text = vt::variable(name);
-    return text.empty() ? usual : static_cast<unsigned>(std::strtoul(text.c_str(), nullptr, 10));
+    return static_cast<unsigned>(vt::variable_number(name, fallback));
 }
 
 /// The number is always in one piece: the file is as long as it was.
@@ -105,6 +104,7 @@ TEST(Mix, AllThatIsSentIsRight)
     EXPECT_GT(*std::min_element(totals.operations.begin(), totals.operations.end()), 0U);
     EXPECT_GT(totals.connections, 0U);
     std::cout << "# total: " << totals.text() << std::endl;
+    std::cout << "# tried again: " << totals.repeats_text() << std::endl;
 }
 
 } // namespace

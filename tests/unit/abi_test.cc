@@ -78,13 +78,19 @@ TEST(RoxAbi, Responses)
 {
     EXPECT_EQ(sizeof(rox_ring_desc), 16U);
     EXPECT_EQ(sizeof(rox_mapping), 16U);
-    EXPECT_EQ(sizeof(rox_alloc_ucontext_resp), 8U);
+    EXPECT_EQ(sizeof(rox_alloc_ucontext_req), 16U);
+    EXPECT_EQ(sizeof(rox_alloc_ucontext_resp), 16U);
+    EXPECT_EQ(offsetof(rox_alloc_ucontext_resp, max_inline), 4U);
+    EXPECT_EQ(offsetof(rox_alloc_ucontext_resp, features), 8U);
     EXPECT_EQ(sizeof(rox_create_ah_resp), 8U);
     EXPECT_EQ(sizeof(rox_create_cq_req), 8U);
     EXPECT_EQ(sizeof(rox_create_cq_resp), 32U);
     EXPECT_EQ(sizeof(rox_create_srq_resp), 40U);
     EXPECT_EQ(offsetof(rox_create_srq_resp, srq_num), 32U);
-    EXPECT_EQ(sizeof(rox_modify_srq_req), 8U);
+    EXPECT_EQ(sizeof(rox_create_srq_req), 8U);
+    EXPECT_EQ(sizeof(rox_modify_srq_req), 16U);
+    EXPECT_EQ(offsetof(rox_modify_srq_req, resp_len), 8U);
+    EXPECT_EQ(sizeof(rox_create_qp_req), 8U);
     EXPECT_EQ(sizeof(rox_create_qp_resp), 48U);
     EXPECT_EQ(offsetof(rox_create_qp_resp, rq), 32U);
 }

@@ -10,29 +10,6 @@
 #include <cstdarg>
 #include <cstdlib>
 
-extern "C" ssize_t __real_write(int fd, const void *buffer, size_t size);
-
-extern "C" ssize_t __wrap_write(int fd, const void *buffer, size_t size)
-{
-    auto *kernel = rox::test::FakeKernel::now;
-
-    if (kernel == nullptr || fd != kernel->fd()) {
-        return __real_write(fd, buffer, size);
-    }
-    if (kernel->doorbell_error != 0) {
-        errno = kernel->doorbell_error;
-        if (kernel->doorbell_failures > 0 && --kernel->doorbell_failures == 0) {
-            kernel->doorbell_error = 0;
-        }
-        return -1;
-    }
-    if (!kernel->doorbell(fd, buffer, size)) {
-        errno = EINVAL;
-        return -1;
-    }
-    return static_cast<ssize_t>(size);
-}
-
 namespace rox::test {
 
 FakeKernel *FakeKernel::now = nullptr;
@@ -48,10 +25,46 @@ size_t round_up(size_t value, size_t to)
     return (value + to - 1) / to * to;
 }
 
-template <typename T>
-T *driver_part(void *core, size_t core_size)
+/*
+ * The driver's part of a request, as a kernel of the version that is played takes it:
+ * what the kernel does not know must be 0, what the provider does not send is.
+ */
+template <typename T, typename Core>
+int take_request(const Core *cmd, size_t cmd_size, T &request)
 {
-    return reinterpret_cast<T *>(static_cast<std::byte *>(core) + core_size);
+    const size_t given = cmd_size - sizeof(*cmd);
+    const size_t known = std::min(sizeof(T), FakeKernel::now->knows_of_requests);
+    std::vector<std::byte> bytes(std::max(given, sizeof(T)));
+
+    if (cmd_size < sizeof(*cmd)) {
+        return EINVAL;
+    }
+    std::memcpy(bytes.data(), reinterpret_cast<const std::byte *>(cmd) + sizeof(*cmd), given);
+    if (std::any_of(bytes.begin() + static_cast<ptrdiff_t>(known), bytes.end(),
+                    [](std::byte byte) { return byte != std::byte{0}; })) {
+        return EOPNOTSUPP;
+    }
+    std::memcpy(&request, bytes.data(), sizeof(T));
+    return 0;
+}
+
+/* What that kernel answers where there is room for @p room bytes. */
+template <typename T>
+void answer(void *to, size_t room, const T &response)
+{
+    const FakeKernel &kernel = *FakeKernel::now;
+    std::vector<std::byte> bytes(sizeof(T) + kernel.answers_more, std::byte{0xee});
+
+    std::memcpy(bytes.data(), &response, sizeof(T));
+    bytes.resize(std::min(bytes.size(), kernel.answers_only));
+    std::memcpy(to, bytes.data(), std::min(bytes.size(), room));
+}
+
+template <typename T, typename Core>
+void put_response(Core *resp, size_t resp_size, const T &response)
+{
+    answer(reinterpret_cast<std::byte *>(resp) + sizeof(*resp), resp_size - sizeof(*resp),
+           response);
 }
 
 } // namespace
@@ -92,7 +105,7 @@ ibv_context *FakeKernel::open()
 void FakeKernel::close()
 {
     if (context_ != nullptr) {
-        ops_->free_context(context_);
+        ops_.free_context(context_);
         context_ = nullptr;
     }
     if (device_ != nullptr) {
@@ -150,33 +163,6 @@ rox_mapping FakeKernel::offer(std::vector<KernelRing *> rings)
     return refuse_mmap ? rox_mapping{.offset = 1, .size = map.size} : map;
 }
 
-bool FakeKernel::doorbell(int, const void *command, size_t size)
-{
-    rdmacore::post_send_cmd cmd;
-
-    /* Both commands have the same layout. */
-    static_assert(sizeof(rdmacore::post_recv_cmd) == sizeof(cmd));
-    if (size != sizeof(cmd)) {
-        return false;
-    }
-    std::memcpy(static_cast<void *>(&cmd), command, size);
-    if (cmd.hdr.in_words * 4U != size || cmd.hdr.out_words * 4U != sizeof(uint32_t) ||
-        cmd.core.response == 0 || cmd.core.wr_count != 0 || cmd.core.sge_count != 0) {
-        return false;
-    }
-    if (cmd.hdr.command == IB_USER_VERBS_CMD_POST_SEND &&
-        cmd.core.wqe_size >= sizeof(ib_uverbs_send_wr)) {
-        send_doorbells.push_back(cmd.core.qp_handle);
-        return true;
-    }
-    if (cmd.hdr.command == IB_USER_VERBS_CMD_POST_RECV &&
-        cmd.core.wqe_size >= sizeof(ib_uverbs_recv_wr)) {
-        recv_doorbells.push_back(cmd.core.qp_handle);
-        return true;
-    }
-    return false;
-}
-
 } // namespace rox::test
 
 /* ---- libibverbs' private functions ---- */
@@ -184,12 +170,42 @@ bool FakeKernel::doorbell(int, const void *command, size_t size)
 using rox::test::FakeKernel;
 using rox::test::FakeQp;
 using rox::test::KernelRing;
+using rox::test::put_response;
+using rox::test::take_request;
+
+/* The newest libibverbs of the provider's interface. */
+rox::Library rox::loaded_library()
+{
+    const auto known = all_layouts();
+    const auto newest = std::find_if(known.rbegin(), known.rend(), [](const Layout &layout) {
+        return layout.number == ROX_PABI;
+    });
+
+    return {.path = "fake",
+            .number = newest->number,
+            .minor = newest->minor,
+            .qp_mask = newest->qp_mask};
+}
 
 namespace rdmacore {
 
+namespace {
+
+/* Destroys an object without a ring, unless the call is to fail. 0 or an errno value. */
+int destroy_plain(const char *call, uint32_t handle)
+{
+    if (const int error = FakeKernel::now->fail(call); error != 0) {
+        return error;
+    }
+    FakeKernel::now->others.erase(handle);
+    return 0;
+}
+
+} // namespace
+
 extern "C" {
 
-void verbs_register_driver_34(const verbs_device_ops *ops)
+void ROX_REGISTER_DRIVER(const verbs_device_ops *ops)
 {
     rox::test::registered = ops;
 }
@@ -204,6 +220,7 @@ void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, size_t alloc
     if (driver_id != ROX_DRIVER_ID) {
         std::abort();
     }
+    vctx->sz = sizeof(*vctx);
     vctx->context.device = device;
     vctx->context.cmd_fd = cmd_fd;
     return memory;
@@ -213,23 +230,34 @@ void verbs_uninit_context(verbs_context *) {}
 
 void verbs_set_ops(verbs_context *, const verbs_context_ops *ops)
 {
-    FakeKernel::now->ops_ = ops;
+    FakeKernel::now->ops_ = *ops;
 }
 
 void __verbs_log(verbs_context *, uint32_t, const char *, ...) {}
 
-int ibv_cmd_get_context(verbs_context *, get_context_cmd *, size_t cmd_size,
+int ibv_cmd_get_context(verbs_context *, get_context_cmd *cmd, size_t cmd_size,
+#if ROX_PABI >= 57
+                        fd_array *,
+#endif
                         ib_uverbs_get_context_resp *resp, size_t resp_size)
 {
-    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+    FakeKernel &kernel = *FakeKernel::now;
+    rox_alloc_ucontext_req request = {};
+
+    if (const int error = kernel.fail(__func__); error != 0) {
         return error;
     }
-    if (cmd_size != sizeof(get_context_cmd) ||
-        resp_size != sizeof(*resp) + sizeof(rox_alloc_ucontext_resp)) {
+    if (const int error = take_request(cmd, cmd_size, request); error != 0) {
+        return error;
+    }
+    if (request.flags != 0 || request.reserved != 0) {
         return EINVAL;
     }
-    *rox::test::driver_part<rox_alloc_ucontext_resp>(resp, sizeof(*resp)) = {
-        .abi_version = FakeKernel::now->abi_version, .max_inline = 512};
+    kernel.asked_features = request.features;
+    put_response(resp, resp_size,
+                 rox_alloc_ucontext_resp{.abi_version = kernel.abi_version,
+                                         .max_inline = 512,
+                                         .features = kernel.features});
     return 0;
 }
 
@@ -261,11 +289,7 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, alloc_pd_cmd *, size_t,
 
 int ibv_cmd_dealloc_pd(ibv_pd *pd)
 {
-    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
-        return error;
-    }
-    FakeKernel::now->others.erase(pd->handle);
-    return 0;
+    return destroy_plain(__func__, pd->handle);
 }
 
 int ibv_cmd_reg_mr(ibv_pd *pd, void *, size_t, uint64_t, int access, verbs_mr *vmr, reg_mr_cmd *,
@@ -310,11 +334,7 @@ int ibv_cmd_advise_mr(ibv_pd *, ibv_advise_mr_advice, uint32_t, ibv_sge *, uint3
 
 int ibv_cmd_dereg_mr(verbs_mr *vmr)
 {
-    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
-        return error;
-    }
-    FakeKernel::now->others.erase(vmr->mr.handle);
-    return 0;
+    return destroy_plain(__func__, vmr->mr.handle);
 }
 
 int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *addr, size_t, uint64_t hca_va, int, ibv_pd *,
@@ -349,11 +369,7 @@ int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, alloc_mw_cmd *, s
 
 int ibv_cmd_dealloc_mw(ibv_mw *mw)
 {
-    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
-        return error;
-    }
-    FakeKernel::now->others.erase(mw->handle);
-    return 0;
+    return destroy_plain(__func__, mw->handle);
 }
 
 int ibv_cmd_create_ah(ibv_pd *, ibv_ah *ah, ibv_ah_attr *, ib_uverbs_create_ah_resp *resp,
@@ -362,46 +378,44 @@ int ibv_cmd_create_ah(ibv_pd *, ibv_ah *ah, ibv_ah_attr *, ib_uverbs_create_ah_r
     if (const int error = FakeKernel::now->fail(__func__); error != 0) {
         return error;
     }
-    if (resp_size != sizeof(*resp) + sizeof(rox_create_ah_resp)) {
-        return EINVAL;
-    }
     ah->handle = FakeKernel::now->new_handle();
     FakeKernel::now->others.insert(ah->handle);
-    rox::test::driver_part<rox_create_ah_resp>(resp, sizeof(*resp))->ah = FakeKernel::now
-                                                                              ->next_ah++;
+    put_response(resp, resp_size,
+                 rox_create_ah_resp{.ah = FakeKernel::now->next_ah++, .reserved = 0});
     return 0;
 }
 
 int ibv_cmd_destroy_ah(ibv_ah *ah)
 {
-    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
-        return error;
-    }
-    FakeKernel::now->others.erase(ah->handle);
-    return 0;
+    return destroy_plain(__func__, ah->handle);
 }
 
-int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr, verbs_cq *cq,
-                         create_cq_ex_cmd *cmd, size_t cmd_size, ib_uverbs_ex_create_cq_resp *resp,
-                         size_t resp_size, uint32_t)
+int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr,
+#if ROX_PABI >= 59
+                         verbs_create_cq_prov_attr *,
+#endif
+                         verbs_cq *cq, create_cq_ex_cmd *cmd, size_t cmd_size,
+                         ib_uverbs_ex_create_cq_resp *resp, size_t resp_size, uint32_t)
 {
     FakeKernel &kernel = *FakeKernel::now;
 
     if (const int error = kernel.fail(__func__); error != 0) {
         return error;
     }
-    if (cmd_size != sizeof(*cmd) + sizeof(rox_create_cq_req) ||
-        resp_size != sizeof(*resp) + sizeof(rox_create_cq_resp)) {
-        return EINVAL;
-    }
-    KernelRing ring = FakeKernel::sized(attr->cqe, sizeof(rox_cqe));
-    auto *offer = rox::test::driver_part<rox_create_cq_resp>(resp, sizeof(*resp));
+    rox_create_cq_req request = {};
 
-    kernel.cq_request_flags = rox::test::driver_part<rox_create_cq_req>(cmd, sizeof(*cmd))->flags;
+    if (const int error = take_request(cmd, cmd_size, request); error != 0) {
+        return error;
+    }
+    KernelRing ring = FakeKernel::sized(attr->cqe, sizeof(rox_cqe) + kernel.longer_entries);
+    rox_create_cq_resp offer = {};
+
+    kernel.cq_request_flags = request.flags;
     kernel.cq_wc_flags = attr->wc_flags;
-    offer->map = kernel.offer({&ring});
-    offer->cq = ring.desc;
-    offer->cq.entries *= kernel.spoil_offer ? 1U << 20 : 1;
+    offer.map = kernel.offer({&ring});
+    offer.cq = ring.desc;
+    offer.cq.entries *= kernel.spoil_offer ? 1U << 20 : 1;
+    put_response(resp, resp_size, offer);
     cq->cq.context = context;
     cq->cq.handle = kernel.new_handle();
     cq->cq.cqe = static_cast<int>(ring.desc.entries);
@@ -417,16 +431,17 @@ int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, resize_cq_cmd *, size_t cmd_size,
     if (const int error = kernel.fail(__func__); error != 0) {
         return error;
     }
-    if (cmd_size != sizeof(resize_cq_cmd) ||
-        resp_size != sizeof(*resp) + sizeof(rox_create_cq_resp)) {
+    if (cmd_size != sizeof(resize_cq_cmd)) {
         return EINVAL;
     }
     KernelRing &old = kernel.cqs.at(cq->handle);
-    KernelRing ring = FakeKernel::sized(static_cast<uint32_t>(cqe), sizeof(rox_cqe));
-    auto *offer = rox::test::driver_part<rox_create_cq_resp>(resp, sizeof(*resp));
+    KernelRing ring = FakeKernel::sized(static_cast<uint32_t>(cqe),
+                                        sizeof(rox_cqe) + kernel.longer_entries);
+    rox_create_cq_resp offer = {};
 
-    offer->map = kernel.offer({&ring});
-    offer->cq = ring.desc;
+    offer.map = kernel.offer({&ring});
+    offer.cq = ring.desc;
+    put_response(resp, resp_size, offer);
     ring.ctrl().producer = old.ctrl().consumer;
     ring.ctrl().consumer = old.ctrl().consumer;
     ring.ctrl().flags = old.ctrl().flags;
@@ -455,52 +470,65 @@ int ibv_cmd_destroy_cq(ibv_cq *cq)
     return 0;
 }
 
-int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, create_srq_cmd *,
-                       size_t cmd_size, ib_uverbs_create_srq_resp *resp, size_t resp_size)
+/* Both ways to create one. */
+static int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_attr &attr,
+                      const rox_create_srq_req &request, ib_uverbs_create_srq_resp *resp,
+                      size_t resp_size)
 {
     FakeKernel &kernel = *FakeKernel::now;
 
-    if (const int error = kernel.fail(__func__); error != 0) {
-        return error;
-    }
-    if (cmd_size != sizeof(create_srq_cmd) ||
-        resp_size != sizeof(*resp) + sizeof(rox_create_srq_resp)) {
+    if (request.flags != 0 || request.reserved != 0) {
         return EINVAL;
     }
-    KernelRing ring = FakeKernel::sized(attr->attr.max_wr, 16 + attr->attr.max_sge * 16);
-    auto *offer = rox::test::driver_part<rox_create_srq_resp>(resp, sizeof(*resp));
+    KernelRing ring = FakeKernel::sized(attr.max_wr,
+                                        16 + attr.max_sge * 16 + kernel.longer_entries);
+    rox_create_srq_resp offer = {};
 
-    offer->map = kernel.offer({&ring});
-    offer->rq = ring.desc;
-    offer->rq.stride = kernel.spoil_offer ? 8 : ring.desc.stride;
-    offer->srq_num = 77;
-    attr->attr.max_wr = ring.desc.entries;
+    offer.map = kernel.offer({&ring});
+    offer.rq = ring.desc;
+    offer.rq.stride = kernel.spoil_offer ? 8 : ring.desc.stride;
+    offer.srq_num = 77;
+    put_response(resp, resp_size, offer);
+    attr.max_wr = ring.desc.entries;
     srq->context = pd->context;
     srq->handle = kernel.new_handle();
     kernel.srqs[srq->handle] = ring;
     return 0;
 }
 
-int ibv_cmd_create_srq_ex(ibv_context *context, verbs_srq *srq, ibv_srq_init_attr_ex *attr,
-                          create_xsrq_cmd *, size_t cmd_size, ib_uverbs_create_srq_resp *resp,
-                          size_t resp_size)
+int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, create_srq_cmd *cmd,
+                       size_t cmd_size, ib_uverbs_create_srq_resp *resp, size_t resp_size)
 {
-    FakeKernel &kernel = *FakeKernel::now;
+    rox_create_srq_req request = {};
 
-    if (const int error = kernel.fail(__func__); error != 0) {
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
         return error;
     }
-    if (cmd_size != sizeof(create_xsrq_cmd) || context != attr->pd->context) {
+    if (const int error = take_request(cmd, cmd_size, request); error != 0) {
+        return error;
+    }
+    return create_srq(pd, srq, attr->attr, request, resp, resp_size);
+}
+
+int ibv_cmd_create_srq_ex(ibv_context *context, verbs_srq *srq, ibv_srq_init_attr_ex *attr,
+                          create_xsrq_cmd *cmd, size_t cmd_size, ib_uverbs_create_srq_resp *resp,
+                          size_t resp_size)
+{
+    rox_create_srq_req request = {};
+
+    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
+        return error;
+    }
+    if (context != attr->pd->context) {
         return EINVAL;
     }
-    ibv_srq_init_attr basic = {.srq_context = nullptr, .attr = attr->attr};
-
-    if (const int error = ibv_cmd_create_srq(attr->pd, &srq->srq, &basic, nullptr,
-                                             sizeof(create_srq_cmd), resp, resp_size);
+    if (const int error = take_request(cmd, cmd_size, request); error != 0) {
+        return error;
+    }
+    if (const int error = create_srq(attr->pd, &srq->srq, attr->attr, request, resp, resp_size);
         error != 0) {
         return error;
     }
-    attr->attr = basic.attr;
     srq->srq_type = attr->srq_type;
     srq->srq_num = 78;
     srq->cq = attr->cq;
@@ -529,11 +557,7 @@ int ibv_cmd_open_xrcd(ibv_context *context, verbs_xrcd *xrcd, int xrcd_size,
 
 int ibv_cmd_close_xrcd(verbs_xrcd *xrcd)
 {
-    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
-        return error;
-    }
-    FakeKernel::now->others.erase(xrcd->handle);
-    return 0;
+    return destroy_plain(__func__, xrcd->handle);
 }
 
 int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask, modify_srq_cmd *cmd,
@@ -548,16 +572,19 @@ int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask, modify_s
     if ((attr_mask & IBV_SRQ_MAX_WR) == 0) {
         return 0;
     }
-    if (cmd_size != sizeof(*cmd) + sizeof(rox_modify_srq_req)) {
-        return EINVAL;
+    rox_modify_srq_req request = {};
+
+    if (const int error = take_request(cmd, cmd_size, request); error != 0) {
+        return error;
     }
     KernelRing &old = kernel.srqs.at(srq->handle);
     KernelRing ring = FakeKernel::sized(attr->max_wr, old.desc.stride);
-    auto *offer = reinterpret_cast<rox_create_srq_resp *>(
-        rox::test::driver_part<rox_modify_srq_req>(cmd, sizeof(*cmd))->resp_addr);
+    rox_create_srq_resp offer = {};
 
-    offer->map = kernel.offer({&ring});
-    offer->rq = ring.desc;
+    offer.map = kernel.offer({&ring});
+    offer.rq = ring.desc;
+    rox::test::answer(reinterpret_cast<void *>(request.resp_addr),
+                      request.resp_len != 0 ? request.resp_len : 40, offer);
     ring.ctrl().producer = old.ctrl().consumer;
     ring.ctrl().consumer = old.ctrl().consumer;
     for (; old.waiting() != 0; old.ctrl().consumer++) {
@@ -583,21 +610,24 @@ int ibv_cmd_destroy_srq(ibv_srq *srq)
 }
 
 int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_ex *attr,
-                          create_qp_ex_cmd *, size_t cmd_size, ib_uverbs_ex_create_qp_resp *resp,
-                          size_t resp_size)
+                          create_qp_ex_cmd *cmd, size_t cmd_size, ib_uverbs_ex_create_qp_resp *resp,
+                          size_t resp_size, ibv_command_buffer *)
 {
     FakeKernel &kernel = *FakeKernel::now;
+    rox_create_qp_req request = {};
 
     if (const int error = kernel.fail(__func__); error != 0) {
         return error;
     }
-    if (cmd_size != sizeof(create_qp_ex_cmd) ||
-        resp_size != sizeof(*resp) + sizeof(rox_create_qp_resp)) {
+    if (const int error = take_request(cmd, cmd_size, request); error != 0) {
+        return error;
+    }
+    if (request.flags != 0 || request.reserved != 0) {
         return EINVAL;
     }
     ibv_qp_cap &cap = attr->cap;
     FakeQp fake;
-    auto *offer = rox::test::driver_part<rox_create_qp_resp>(resp, sizeof(*resp));
+    rox_create_qp_resp offer = {};
 
     if (attr->srq != nullptr) {
         cap.max_recv_wr = 0;
@@ -608,14 +638,17 @@ int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_
         cap = {};
     }
     fake.sq = FakeKernel::sized(cap.max_send_wr,
-                                64 + std::max(cap.max_send_sge * 16, cap.max_inline_data));
-    fake.rq = FakeKernel::sized(cap.max_recv_wr, 16 + cap.max_recv_sge * 16);
+                                64 + std::max(cap.max_send_sge * 16, cap.max_inline_data) +
+                                    kernel.longer_entries);
+    fake.rq = FakeKernel::sized(cap.max_recv_wr,
+                                16 + cap.max_recv_sge * 16 + kernel.longer_entries);
     if (attr->qp_type != IBV_QPT_XRC_RECV) {
-        offer->map = kernel.offer({&fake.sq, &fake.rq});
-        offer->sq = fake.sq.desc;
-        offer->rq = fake.rq.desc;
+        offer.map = kernel.offer({&fake.sq, &fake.rq});
+        offer.sq = fake.sq.desc;
+        offer.rq = fake.rq.desc;
+        offer.sq.ctrl_offset += kernel.spoil_offer ? 1U << 24 : 0;
+        put_response(resp, resp_size, offer);
     }
-    offer->sq.ctrl_offset += kernel.spoil_offer ? 1U << 24 : 0;
     cap.max_send_wr = fake.sq.desc.entries;
     cap.max_recv_wr = fake.rq.desc.entries;
 
@@ -627,7 +660,7 @@ int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_
     vqp->qp.qp_type = attr->qp_type;
     vqp->qp.handle = kernel.new_handle();
     vqp->qp.qp_num = 0x1000 + vqp->qp.handle;
-    vqp->comp_mask = 0;
+    rox::qp_mask(*vqp) = 0;
     kernel.qps[vqp->qp.handle] = fake;
     return 0;
 }
@@ -677,6 +710,9 @@ int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, modify_qp_cm
             ring->ctrl().consumer = 0;
         }
     }
+    if (kernel.after_modify_qp) {
+        kernel.after_modify_qp();
+    }
     return 0;
 }
 
@@ -714,21 +750,6 @@ int ibv_cmd_attach_mcast(ibv_qp *, const ibv_gid *, uint16_t)
 
 int ibv_cmd_detach_mcast(ibv_qp *, const ibv_gid *, uint16_t)
 {
-    return 0;
-}
-
-int ibv_dontfork_range(void *base, size_t size)
-{
-    if (const int error = FakeKernel::now->fail(__func__); error != 0) {
-        return error;
-    }
-    FakeKernel::now->dontfork.emplace_back(base, size);
-    return 0;
-}
-
-int ibv_dofork_range(void *base, size_t size)
-{
-    std::erase(FakeKernel::now->dontfork, std::pair(base, size));
     return 0;
 }
 

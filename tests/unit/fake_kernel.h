@@ -3,13 +3,16 @@
  * @file
  * The kernel and libibverbs as the provider meets them, played in the test's own
  * process: the private functions of libibverbs are defined here, rings lie in a
- * memfd that stands for the device, and doorbells are heard by a wrapped write().
+ * memfd that stands for the device, and doorbells are heard by a wrapped write() and ioctl().
  */
 #ifndef ROX_TESTS_FAKE_KERNEL_H
 #define ROX_TESTS_FAKE_KERNEL_H
 
 #include "abi/pabi.hpp"
+#include "layout.hpp"
 #include "plain_ring.h"
+
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #include <cstdint>
 #include <cstring>
@@ -74,7 +77,7 @@ public:
     void close();
 
     static const rdmacore::verbs_device_ops *driver();
-    const rdmacore::verbs_context_ops &ops() const { return *ops_; }
+    const rdmacore::verbs_context_ops &ops() const { return ops_; }
 
     /// The next call of the function of this name fails with @p error.
     void fail_next(const std::string &function, int error) { failures_[function] = error; }
@@ -88,18 +91,28 @@ public:
     std::vector<uint32_t> send_doorbells; // QP handles
     std::vector<uint32_t> recv_doorbells;
     std::vector<uint32_t> ioctl_doorbells; // by ibv_cmd_post_send() and ibv_cmd_post_recv()
+    std::vector<unsigned long> bells;      // arguments of ROX_DOORBELL_RING
+    int bell_error = 0;                    // what that fails with
     int doorbell_error = 0;
     int doorbell_failures = 0; // how often it is given; 0: always
 
     uint32_t abi_version = ROX_ABI_VERSION;
     uint32_t next_ah = 0x700;
-    uint32_t cq_request_flags = 0; // rox_create_cq_req of the last CQ
-    uint64_t cq_wc_flags = 0;      // that libibverbs was told for it
-    std::vector<int> srq_masks;    // of every modify
-    bool spoil_offer = false;      // offers rings that lie outside of their mapping
-    bool refuse_mmap = false;      // offers what cannot be mapped
-    std::vector<std::pair<void *, size_t>> dontfork;
-    std::function<void()> during_modify_qp; // runs in each call
+    uint32_t cq_request_flags = 0;          // rox_create_cq_req of the last CQ
+    uint64_t cq_wc_flags = 0;               // that libibverbs was told for it
+    std::vector<int> srq_masks;             // of every modify
+    bool spoil_offer = false;               // offers rings that lie outside of their mapping
+    bool refuse_mmap = false;               // offers what cannot be mapped
+    std::function<void()> during_modify_qp; // runs in each call, before anything is modified
+    std::function<void()> after_modify_qp;  // the same at its end, if it changes the state
+
+    /* A kernel that is older or newer than the provider. */
+    size_t knows_of_requests = SIZE_MAX; // bytes of each driver's part; the rest must be 0
+    size_t answers_only = SIZE_MAX;      // bytes of each driver's part
+    size_t answers_more = 0;             // bytes behind it that the provider does not know
+    size_t longer_entries = 0;           // bytes behind each entry of a ring
+    uint64_t features = 0;               // of its context
+    uint64_t asked_features = 0;         // of the provider
 
     int fd() const { return fd_; }
 
@@ -110,11 +123,19 @@ public:
     rox_mapping offer(std::vector<KernelRing *> rings);
     static KernelRing sized(uint32_t entries, size_t stride);
 
-    const rdmacore::verbs_context_ops *ops_ = nullptr;
+    rdmacore::verbs_context_ops ops_ = {};
     bool doorbell(int fd, const void *command, size_t size);
+    /// The uverbs ioctl and that of doorbell objects: 0 or an errno value.
+    int ioctl(int fd, unsigned long request, void *arg);
+    /// Is it the device, or its doorbell object?
+    bool hears(int fd) const { return fd == fd_ || (bell_fd_ >= 0 && fd == bell_fd_); }
+    int bell_fd() const { return bell_fd_; }
 
 private:
+    int alloc_bell(ib_uverbs_ioctl_hdr &hdr);
+
     int fd_ = -1;
+    int bell_fd_ = -1;
     size_t end_ = 0;
     uint32_t next_handle_ = 100;
     std::map<std::string, int> failures_;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The provider as it was built, in the distribution's own libibverbs. */
+#include "abi/pabi.hpp"
+
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
@@ -15,12 +17,16 @@ std::vector<const void *> registered; // what the providers in this process have
 
 } // namespace
 
+#define ROX_STRING(text) #text
+#define ROX_NUMBER(number) ROX_STRING(number)
+
 /* Stands before libibverbs' own, to which it hands on. */
-extern "C" void verbs_register_driver_34(const void *ops)
+extern "C" void ROX_REGISTER_DRIVER(const rdmacore::verbs_device_ops *ops)
 {
     registered.push_back(ops);
-    reinterpret_cast<void (*)(const void *)>(
-        dlvsym(RTLD_NEXT, "verbs_register_driver_34", "IBVERBS_PRIVATE_34"))(ops);
+    reinterpret_cast<void (*)(const void *)>(dlvsym(RTLD_NEXT,
+                                                    "verbs_register_driver_" ROX_NUMBER(ROX_PABI),
+                                                    "IBVERBS_PRIVATE_" ROX_NUMBER(ROX_PABI)))(ops);
 }
 
 namespace {

@@ -15,7 +15,7 @@ TEST(Lock, SecondThreadWaitsForTheFirst)
 
     lock.lock();
     std::thread other([&] {
-        const Guard guard(lock);
+        const std::lock_guard guard(lock);
 
         got_it = true;
     });
@@ -32,19 +32,19 @@ TEST(Lock, ElidedLockKeepsNobodyOut)
 
     lock.elide();
     lock.lock();
-    const Guard guard(lock); // would wait for ever
+    const std::lock_guard guard(lock); // would wait for ever
 
     EXPECT_TRUE(lock.elided());
 }
 
-TEST(Lock, GuardLetsGoAtTheEndOfItsScope)
+TEST(Lock, UnlockAllowsTheNextLock)
 {
     SpinLock lock;
 
     {
-        const Guard guard(lock);
+        const std::lock_guard guard(lock);
     }
-    const Guard guard(lock);
+    const std::lock_guard guard(lock);
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What a program may do while it is inside a poll, and when places are free. */
 #include "objects.hpp"
-#include "qp_fixture.h"
+#include "provider_fixture.h"
 
 #include <sys/mman.h>
 

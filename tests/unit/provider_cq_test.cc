@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Completion queues over the fake kernel: creation, resize, extended polling. */
-#include "fake_kernel.h"
-#include "objects.hpp"
-
-#include <gtest/gtest.h>
+#include "provider_fixture.h"
 
 #include <array>
 #include <cerrno>
@@ -11,21 +8,8 @@
 namespace rox::test {
 namespace {
 
-class ProviderCqTest : public testing::Test {
+class ProviderCqTest : public ProviderFixture {
 protected:
-    void SetUp() override
-    {
-        context = kernel.open();
-        ASSERT_NE(context, nullptr);
-        ops = &kernel.ops();
-    }
-
-    void TearDown() override
-    {
-        EXPECT_TRUE(kernel.cqs.empty());
-        EXPECT_TRUE(kernel.dontfork.empty());
-    }
-
     KernelRing &ring_of(ibv_cq *cq) { return kernel.cqs.at(cq->handle); }
 
     int poll(ibv_cq *cq) { return ops->poll_cq(cq, wcs.size(), wcs.data()); }
@@ -41,9 +25,6 @@ protected:
         return ops->create_cq_ex(context, &attr);
     }
 
-    FakeKernel kernel;
-    ibv_context *context = nullptr;
-    const rdmacore::verbs_context_ops *ops = nullptr;
     std::array<ibv_wc, 16> wcs;
 };
 
@@ -88,8 +69,6 @@ TEST_F(ProviderCqTest, FailuresLeaveErrnoAndNoCq)
     errno = 0;
     EXPECT_EQ(ops->create_cq(context, 8, nullptr, 0), nullptr);
     EXPECT_EQ(errno, ENOMEM);
-    kernel.fail_next("ibv_dontfork_range", ENOMEM);
-    EXPECT_EQ(ops->create_cq(context, 8, nullptr, 0), nullptr);
     kernel.refuse_mmap = true;
     EXPECT_EQ(ops->create_cq(context, 8, nullptr, 0), nullptr);
     kernel.refuse_mmap = false;
@@ -106,14 +85,6 @@ TEST_F(ProviderCqTest, DestroyThatTheKernelRefusesKeepsTheCq)
     kernel.fail_next("ibv_cmd_destroy_cq", EBUSY);
     EXPECT_EQ(ops->destroy_cq(cq), EBUSY);
     EXPECT_EQ(poll(cq), 0);
-    EXPECT_EQ(ops->destroy_cq(cq), 0);
-}
-
-TEST_F(ProviderCqTest, RingsAreKeptOutOfForkedChildrenWhileTheyLive)
-{
-    ibv_cq *cq = ops->create_cq(context, 8, nullptr, 0);
-
-    ASSERT_EQ(kernel.dontfork.size(), 1U);
     EXPECT_EQ(ops->destroy_cq(cq), 0);
 }
 
@@ -136,7 +107,6 @@ TEST_F(ProviderCqTest, ResizeKeepsWhatIsOutstandingAndTheArming)
     for (uint64_t i = 0; i < 9; i++) {
         EXPECT_EQ(wcs[i].wr_id, i + 1);
     }
-    EXPECT_EQ(kernel.dontfork.size(), 1U); // the old ring is unmapped
     EXPECT_EQ(ops->destroy_cq(cq), 0);
 }
 
@@ -255,27 +225,25 @@ TEST_F(ProviderCqTest, SingleThreadedCqHasNoLocks)
 
 TEST_F(ProviderCqTest, CqOfAThreadDomainHasNoLocks)
 {
-    ibv_td_init_attr td_attr = {};
-    ibv_parent_domain_init_attr parent_attr = {};
+    ibv_pd *pd = ops->alloc_pd(context);
     ibv_cq_init_attr_ex attr = {};
 
-    parent_attr.pd = ops->alloc_pd(context);
-    parent_attr.td = ops->alloc_td(context, &td_attr);
     attr.cqe = 8;
     attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
-    attr.parent_domain = ops->alloc_parent_domain(context, &parent_attr);
-    ibv_pd *parent = attr.parent_domain;
-    ibv_cq_ex *cq = ops->create_cq_ex(context, &attr);
+    {
+        const ParentDomain domain(*ops, pd, ParentDomain::Td::own);
 
-    ASSERT_NE(cq, nullptr);
-    EXPECT_TRUE(Cq::of(cq)->queue.lock().elided());
-    EXPECT_EQ(ops->destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
-    attr.parent_domain = parent_attr.pd; // not a parent domain
+        attr.parent_domain = domain.pd();
+        ibv_cq_ex *cq = ops->create_cq_ex(context, &attr);
+
+        ASSERT_NE(cq, nullptr);
+        EXPECT_TRUE(Cq::of(cq)->queue.lock().elided());
+        EXPECT_EQ(ops->destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+    }
+    attr.parent_domain = pd; // not a parent domain
     EXPECT_EQ(ops->create_cq_ex(context, &attr), nullptr);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(ops->dealloc_pd(parent), 0);
-    EXPECT_EQ(ops->dealloc_td(parent_attr.td), 0);
-    EXPECT_EQ(ops->dealloc_pd(parent_attr.pd), 0);
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
 }
 
 } // namespace

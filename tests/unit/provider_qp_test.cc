@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Queue pairs over the fake kernel: creation, states, doorbells, what a reset forgets. */
-#include "qp_fixture.h"
+/* Queue pairs over the fake kernel: creation, states, doorbells, what a reset drops. */
+#include "provider_fixture.h"
 
 #include <array>
 #include <cerrno>
@@ -373,29 +373,20 @@ TEST_F(ProviderQpTest, QueryAsksTheKernel)
 
 TEST_F(ProviderQpTest, ParentDomainInUseIsNotFreed)
 {
-    ibv_parent_domain_init_attr parent_attr = {};
+    const ParentDomain domain(*ops, pd, ParentDomain::Td::none);
     ibv_qp_init_attr attr = init_attr();
-
-    parent_attr.pd = pd;
-    ibv_pd *parent = ops->alloc_parent_domain(context, &parent_attr);
-    ibv_qp *qp = ops->create_qp(parent, &attr);
+    ibv_qp *qp = ops->create_qp(domain.pd(), &attr);
 
     ASSERT_NE(qp, nullptr);
-    EXPECT_EQ(ops->dealloc_pd(parent), EBUSY);
+    EXPECT_EQ(ops->dealloc_pd(domain.pd()), EBUSY);
     EXPECT_EQ(ops->destroy_qp(qp), 0);
-    EXPECT_EQ(ops->dealloc_pd(parent), 0);
 }
 
 TEST_F(ProviderQpTest, QpOfAThreadDomainHasNoLocks)
 {
-    ibv_td_init_attr td_attr = {};
-    ibv_parent_domain_init_attr parent_attr = {};
+    const ParentDomain domain(*ops, pd, ParentDomain::Td::own);
     ibv_qp_init_attr attr = init_attr();
-
-    parent_attr.pd = pd;
-    parent_attr.td = ops->alloc_td(context, &td_attr);
-    ibv_pd *parent = ops->alloc_parent_domain(context, &parent_attr);
-    ibv_qp *single = ops->create_qp(parent, &attr);
+    ibv_qp *single = ops->create_qp(domain.pd(), &attr);
     ibv_qp *shared = create();
 
     EXPECT_TRUE(Qp::of(single)->sq.lock().elided());
@@ -404,8 +395,6 @@ TEST_F(ProviderQpTest, QpOfAThreadDomainHasNoLocks)
     EXPECT_FALSE(Qp::of(shared)->rq.lock().elided());
     EXPECT_EQ(ops->destroy_qp(single), 0);
     EXPECT_EQ(ops->destroy_qp(shared), 0);
-    EXPECT_EQ(ops->dealloc_pd(parent), 0);
-    EXPECT_EQ(ops->dealloc_td(parent_attr.td), 0);
 }
 
 TEST_F(ProviderQpTest, UnknownAttributesAreRefused)

@@ -1,59 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Shared receive queues over the fake kernel. */
-#include "fake_kernel.h"
-#include "objects.hpp"
-
-#include <gtest/gtest.h>
+#include "provider_fixture.h"
 
 #include <cerrno>
-#include <utility>
 
 namespace rox::test {
 namespace {
 
-class ProviderSrqTest : public testing::Test {
+class ProviderSrqTest : public ProviderFixture {
 protected:
     void SetUp() override
     {
-        context = kernel.open();
-        ASSERT_NE(context, nullptr);
-        ops = &kernel.ops();
+        ProviderFixture::SetUp();
         pd = ops->alloc_pd(context);
     }
 
     void TearDown() override
     {
         EXPECT_EQ(ops->dealloc_pd(pd), 0);
-        EXPECT_TRUE(kernel.srqs.empty());
-        EXPECT_TRUE(kernel.dontfork.empty());
+        ProviderFixture::TearDown();
     }
 
-    ibv_srq *create(uint32_t max_wr = 4)
+    ibv_srq *create_in(ibv_pd *domain, uint32_t max_wr = 4)
     {
         ibv_srq_init_attr attr = {};
 
         attr.attr = {.max_wr = max_wr, .max_sge = 1, .srq_limit = 0};
-        ibv_srq *srq = ops->create_srq(pd, &attr);
+        ibv_srq *srq = ops->create_srq(domain, &attr);
 
         EXPECT_TRUE(srq == nullptr || attr.attr.max_wr >= max_wr);
         return srq;
     }
+    ibv_srq *create(uint32_t max_wr = 4) { return create_in(pd, max_wr); }
 
     int post(ibv_srq *srq, uint64_t wr_id, int num_sge = 1)
     {
         ibv_recv_wr wr = {.wr_id = wr_id, .next = nullptr, .sg_list = &sge, .num_sge = num_sge};
-        ibv_recv_wr *bad = nullptr;
-        const int error = ops->post_srq_recv(srq, &wr, &bad);
 
-        EXPECT_EQ(bad, error != 0 ? &wr : nullptr);
-        return error;
+        return post_one(ops->post_srq_recv, srq, wr);
     }
 
     KernelRing &ring_of(ibv_srq *srq) { return kernel.srqs.at(srq->handle); }
 
-    FakeKernel kernel;
-    ibv_context *context = nullptr;
-    const rdmacore::verbs_context_ops *ops = nullptr;
     ibv_pd *pd = nullptr;
     ibv_sge sge = {0x1000, 64, 7};
 };
@@ -100,7 +88,6 @@ TEST_F(ProviderSrqTest, ResizeKeepsWhatIsPostedAndTakesMore)
     for (uint64_t i = 1; i < 17; i++) {
         EXPECT_EQ(ring_of(srq).take<rox_recv_wqe>().wr_id, i);
     }
-    EXPECT_EQ(kernel.dontfork.size(), 1U);
     EXPECT_EQ(ops->destroy_srq(srq), 0);
 }
 
@@ -223,41 +210,24 @@ TEST_F(ProviderSrqTest, ExtendedCreateOfOtherTypesIsRefused)
 
 TEST_F(ProviderSrqTest, ParentDomainInUseIsNotFreed)
 {
-    ibv_parent_domain_init_attr parent_attr = {};
+    const ParentDomain domain(*ops, pd, ParentDomain::Td::none);
+    ibv_srq *srq = create_in(domain.pd());
 
-    parent_attr.pd = pd;
-    ibv_pd *parent = ops->alloc_parent_domain(context, &parent_attr);
-
-    std::swap(pd, parent);
-    ibv_srq *srq = create();
-
-    std::swap(pd, parent);
     ASSERT_NE(srq, nullptr);
-    EXPECT_EQ(ops->dealloc_pd(parent), EBUSY);
+    EXPECT_EQ(ops->dealloc_pd(domain.pd()), EBUSY);
     EXPECT_EQ(ops->destroy_srq(srq), 0);
-    EXPECT_EQ(ops->dealloc_pd(parent), 0);
 }
 
 TEST_F(ProviderSrqTest, SrqOfAThreadDomainHasNoLock)
 {
-    ibv_td_init_attr td_attr = {};
-    ibv_parent_domain_init_attr parent_attr = {};
-
-    parent_attr.pd = pd;
-    parent_attr.td = ops->alloc_td(context, &td_attr);
-    ibv_pd *parent = ops->alloc_parent_domain(context, &parent_attr);
+    const ParentDomain domain(*ops, pd, ParentDomain::Td::own);
     ibv_srq *shared = create();
+    ibv_srq *single = create_in(domain.pd());
 
-    std::swap(pd, parent);
-    ibv_srq *single = create();
-
-    std::swap(pd, parent);
     EXPECT_FALSE(Srq::of(shared)->queue.lock().elided());
     EXPECT_TRUE(Srq::of(single)->queue.lock().elided());
     EXPECT_EQ(ops->destroy_srq(shared), 0);
     EXPECT_EQ(ops->destroy_srq(single), 0);
-    EXPECT_EQ(ops->dealloc_pd(parent), 0);
-    EXPECT_EQ(ops->dealloc_td(parent_attr.td), 0);
 }
 
 } // namespace

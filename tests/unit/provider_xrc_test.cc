@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The provider's XRC domains, SRQs and QPs over the fake kernel. */
-#include "qp_fixture.h"
+#include "provider_fixture.h"
 
 #include <array>
 #include <cerrno>

@@ -82,7 +82,7 @@ TEST_P(ProducerRingTest, TakesExactlyAsManyAsItHasEntries)
         EXPECT_TRUE(put(i)) << i;
     }
     EXPECT_FALSE(put(99));
-    EXPECT_EQ(ring.why_not(), ENOMEM);
+    EXPECT_EQ(ring.reserve_error(), ENOMEM);
     ring.publish();
     EXPECT_EQ(plain.waiting(), entries);
 }
@@ -102,7 +102,7 @@ TEST_P(ProducerRingTest, LimitBelowTheEntriesIsKept)
     ring.attach(plain.view(), 3);
     EXPECT_TRUE(put(0) && put(1) && put(2));
     EXPECT_FALSE(put(3));
-    EXPECT_EQ(ring.why_not(), ENOMEM);
+    EXPECT_EQ(ring.reserve_error(), ENOMEM);
 }
 
 TEST_P(ProducerRingTest, OrderIsKeptOverManyRounds)
@@ -153,10 +153,10 @@ TEST_P(ProducerRingTest, ImpossibleConsumerIndexIsAnErrorAndNotSpace)
     plain.ctrl().consumer = GetParam() + 100; // more than was ever added
     while (put(0)) {                          // what was known to be free may still be used
     }
-    EXPECT_EQ(ring.why_not(), EIO);
+    EXPECT_EQ(ring.reserve_error(), EIO);
     plain.ctrl().consumer = GetParam() - entries - 1;
     EXPECT_FALSE(put(0));
-    EXPECT_EQ(ring.why_not(), EIO);
+    EXPECT_EQ(ring.reserve_error(), EIO);
 }
 
 TEST_P(ProducerRingTest, PeerThatOverwritesTheProducerIndexDoesNotMoveOurs)

@@ -14,17 +14,6 @@
 #include <thread>
 #include <vector>
 
-/* What libibverbs has for mappings, of which there are none here. */
-int rdmacore::ibv_dontfork_range(void *, size_t)
-{
-    return 0;
-}
-
-int rdmacore::ibv_dofork_range(void *, size_t)
-{
-    return 0;
-}
-
 namespace rox::test {
 namespace {
 
@@ -147,7 +136,7 @@ TEST(LockStress, OnlyOneHoldsTheLock)
     uint64_t counter = 0;
     const auto count = [&lock, &counter] {
         for (uint64_t i = 0; i < rounds; i++) {
-            const Guard guard(lock);
+            const std::lock_guard guard(lock);
 
             counter++;
         }
@@ -368,7 +357,7 @@ TEST(QueueStress, CqAsLargeAsItsQueuesDoesNotOverflow)
         ASSERT_EQ(table->insert(one.qpn, &one.qp), 0);
     }
     queue.attach(cq.plain.view());
-    queue.serve(table.get());
+    queue.set_qps(table.get());
 
     std::thread kernel([&] { cq.execute(); });
     std::thread poster([&] { cq.post(); });
@@ -404,8 +393,8 @@ TEST(QueueStress, ReceivesOfForeignQpsAreNobodys)
 
     cqe.opcode = IBV_WC_RECV;
     queue.attach(plain.view());
-    queue.serve(table.get());
-    queue.expect_foreign();
+    queue.set_qps(table.get());
+    queue.expect_xrc_targets();
 
     std::thread others([&] {
         while (!done) {

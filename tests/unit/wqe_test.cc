@@ -197,7 +197,7 @@ TEST_F(SendWqeTest, UdHasTheNumberOfItsAddressHandle)
 {
     Ah ah = {};
 
-    ah.number = 0x1234;
+    ah.index = 0x1234;
     wr.wr.ud = {.ah = &ah.ah, .remote_qpn = 0x55, .remote_qkey = 0x66};
     ASSERT_EQ(encode(IBV_QPT_UD), 0);
     EXPECT_EQ(bytes(64), header(2, 0, 0, 0, 0, {0x5500001234, 0x66, 0, 0}));
@@ -315,10 +315,19 @@ TEST_F(SendWqeTest, UdWithoutAddressHandleIsRefused)
 
 TEST_F(SendWqeTest, UnknownFlagsAreRefused)
 {
-    wr.send_flags = IBV_SEND_IP_CSUM;
-    EXPECT_EQ(encode(), EINVAL);
-    wr.send_flags = 1U << 31;
-    EXPECT_EQ(encode(), EINVAL);
+    for (unsigned int bit = 5; bit < 32; bit++) {
+        wr.send_flags = 1U << bit;
+        EXPECT_EQ(encode(), EINVAL) << bit;
+    }
+}
+
+/* As with adapters whose QPs have no checksums. The kernel would refuse the flag. */
+TEST_F(SendWqeTest, ChecksumFlagIsTakenAndNotPassedOn)
+{
+    wr.send_flags = IBV_SEND_IP_CSUM | IBV_SEND_SIGNALED;
+    EXPECT_EQ(encode(), 0);
+    EXPECT_EQ(reinterpret_cast<const rox_send_wqe *>(slot.data())->send_flags,
+              static_cast<uint32_t>(IBV_SEND_SIGNALED));
 }
 
 TEST_F(SendWqeTest, EachTypeTakesItsOwnOpcodesAndNoOther)

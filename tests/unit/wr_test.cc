@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* ibv_wr_*(): each builds the same WQE as ibv_post_send() does. */
-#include "qp_fixture.h"
+#include "provider_fixture.h"
 
 #include <array>
 #include <cerrno>
@@ -370,7 +370,7 @@ TEST_F(WrTest, OnlyTheFunctionsAskedForAreThere)
     ASSERT_NE(qp, nullptr);
     EXPECT_NE(ex(qp)->wr_send, nullptr);
     EXPECT_EQ(ex(qp)->wr_rdma_read, nullptr);
-    EXPECT_NE(Qp::of(qp)->vqp.comp_mask & rdmacore::QP_MASK_EX, 0U);
+    EXPECT_NE(qp_mask(Qp::of(qp)->vqp) & rdmacore::QP_MASK_EX, 0U);
     EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
 
@@ -378,7 +378,7 @@ TEST_F(WrTest, QpWithoutSendOpsIsNoExtendedQp)
 {
     ibv_qp *qp = create();
 
-    EXPECT_EQ(Qp::of(qp)->vqp.comp_mask & rdmacore::QP_MASK_EX, 0U);
+    EXPECT_EQ(qp_mask(Qp::of(qp)->vqp) & rdmacore::QP_MASK_EX, 0U);
     EXPECT_EQ(ops->destroy_qp(qp), 0);
 }
 

@@ -22,12 +22,6 @@ namespace {
 
 constexpr std::size_t kMessage = 300;
 
-std::size_t count_of(const char *name, std::size_t usual)
-{
-    std::string text = variable(name);
-    return text.empty() ? usual : std::strtoull(text.c_str(), nullptr, 10);
-}
-
 /// What the connections of one device share.
 struct Station {
     Station(ibv_context *context, std::size_t connections)
@@ -245,7 +239,7 @@ void CmMany::part(std::size_t first, std::size_t many)
 
 TEST_F(CmMany, AtOnce)
 {
-    const std::size_t many = count_of("ROX_AT_ONCE", 1000);
+    const std::size_t many = variable_number("ROX_AT_ONCE", 1000);
     Stopwatch watch;
     alarm(kLongCaseSeconds);
     begin(many, 20200);
@@ -265,7 +259,7 @@ TEST_F(CmMany, AtOnce)
 
 TEST_F(CmMany, OneAfterAnother)
 {
-    const std::size_t many = count_of("ROX_IN_TURN", 100);
+    const std::size_t many = variable_number("ROX_IN_TURN", 100);
     Stopwatch watch;
     begin(1, 20201);
     for (serial = 0; serial < many; serial++) {

@@ -5,8 +5,8 @@
 
 #include <unistd.h>
 
-#include "lib/carrier.h"
 #include "lib/diagnose.h"
+#include "lib/loopback.h"
 #include "lib/pair.h"
 #include "lib/process.h"
 #include "lib/rdmatool.h"
@@ -258,8 +258,8 @@ TEST_F(Counter, TrafficDoesNotNoticeThatItIsBoundAndUnbound)
         eventually([&] { return port().number("tx_bytes") - before.number("tx_bytes") >= bytes; }));
 }
 
-const char *const kOptional[] = {"cc_rx_ce_pkts", "tx_stall_window", "tx_stall_credits",
-                                 "tx_stall_reads", "work_deferred"};
+const char *const kOptional[] = {"cc_rx_ce_pkts",  "tx_stall_window", "tx_stall_credits",
+                                 "tx_stall_reads", "tx_stall_pace",   "work_deferred"};
 
 class Optional : public Counter {
 protected:
@@ -303,7 +303,7 @@ TEST_F(Optional, AreOffUntilTheyAreNamed)
 
 TEST_F(Optional, CountWhySendingStops)
 {
-    OverTheWire wire;
+    LoopbackOff wire;
     Params params;
     params.rd_atomic = params.dest_rd_atomic = 1;
     start({}, params);
@@ -333,25 +333,6 @@ TEST_F(Optional, CountWhySendingStops)
                     }),
               0u);
     EXPECT_EQ(port().number("tx_stall_window"), window);
-}
-
-TEST_F(Optional, CountCongestionMarks)
-{
-    OverTheWire wire;
-    std::string peer = "link " + b.context.name() + "/1";
-    ASSERT_EQ(statistic("set " + peer + " optional-counters cc_rx_ce_pkts"), 0);
-    auto marked = [&] { return port_counter(b.context.name(), "cc_rx_ce_pkts"); };
-    std::uint64_t before = marked();
-    start();
-    send(*a.qp, *b.qp, 1);
-    EXPECT_EQ(marked(), before);
-    Params params;
-    params.traffic_class = 3; // "congestion experienced" from the beginning
-    start_more({}, params);
-    send(*more_a, *more_b, 2);
-    std::uint64_t acks = one_device() ? 2 : 0;
-    EXPECT_EQ(marked() - before, 6 + acks);
-    EXPECT_EQ(statistic("unset " + peer + " optional-counters"), 0);
 }
 
 /// More in one go than whoever rings the doorbell does himself.

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <random>
 
+#include <unistd.h>
+
 #include "lib/pair.h"
 
 using namespace vt;
@@ -38,6 +40,13 @@ TEST_F(CqCore, HasAtLeastAsManyEntriesAsAsked)
 {
     for (int entries : {1, 2, 3, 100, 257, 4096})
         EXPECT_GE(Cq(b.context.get(), entries)->cqe, entries);
+}
+
+// perftest with -e asks for one entry and polls once for an event of either of its CQs. So it may
+// leave a completion in the queue for each message that overtakes an ACK.
+TEST_F(CqCore, SmallestTakesSomeThatAreNotPolled)
+{
+    EXPECT_GE(Cq(b.context.get(), 1)->cqe, 32);
 }
 
 TEST_F(CqCore, SizesOutOfRangeAreInvalid)
@@ -151,6 +160,23 @@ TEST_F(CqCore, ArmingWithCompletionsInTheQueueRaisesAnEvent)
         ASSERT_EQ(channel.wait(), cq.get());
     }
     EXPECT_TRUE(is(cq.one(), 2, IBV_WC_RECV));
+    EXPECT_EQ(channel.wait(kQuiet), nullptr);
+}
+
+// perftest with -e arms, then polls once for each event. It has no use for another event for the
+// completion that it is about to poll: it would poll in vain, and not poll for the next one. A busy
+// host may stop it for long between the two.
+TEST_F(CqCore, ArmingLongBeforePollingRaisesNoSecondEvent)
+{
+    cq.arm();
+    for (std::uint64_t i = 0; i < 30; i++) {
+        message(i);
+        ASSERT_EQ(channel.wait(), cq.get());
+        cq.arm();
+        std::this_thread::sleep_for(10ms);
+        ASSERT_EQ(channel.wait(Millis(0)), nullptr);
+        ASSERT_TRUE(is(cq.one(), i, IBV_WC_RECV));
+    }
     EXPECT_EQ(channel.wait(kQuiet), nullptr);
 }
 
@@ -359,6 +385,49 @@ TEST_F(CqCore, OverflowIsReportedAndNotSilent)
     b.context.wait_event(IBV_EVENT_QP_FATAL, receiver.get());
     EXPECT_TRUE(receiver.reaches(IBV_QPS_ERR));
     EXPECT_FALSE(b.context.has_event(IBV_EVENT_CQ_ERR, small.get())) << "only once";
+}
+
+/// What does not fit is lost, and nothing else: no event, no error, and what fits again comes.
+TEST_F(CqCore, OverrunCanBeIgnored)
+{
+    ibv_cq_init_attr_ex init{};
+    init.cqe = 4;
+    init.wc_flags = IBV_WC_STANDARD_FLAGS;
+    init.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    init.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    ibv_cq *ignoring = ibv_cq_ex_to_cq(
+        need(ibv_create_cq_ex(b.context.get(), &init), "ibv_create_cq_ex"));
+    CqView view(ignoring);
+    const auto room = static_cast<std::uint64_t>(ignoring->cqe), count = room + 3;
+    {
+        QpConfig config;
+        config.recv_wr = static_cast<std::uint32_t>(count) + 1;
+        Qp receiver(b.pd.get(), b.send_cq.get(), ignoring, config);
+        Qp sender(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+        vt::connect(a.context, sender, b.context, receiver);
+        for (std::uint64_t i = 0; i <= count; i++)
+            receiver.post_recv(i);
+        for (std::uint64_t i = 0; i < count; i++) {
+            sender.post(SendWr::send({}).id(i));
+            EXPECT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND));
+        }
+        EXPECT_EQ(receiver.state(), IBV_QPS_RTS);
+        std::vector<ibv_wc> wcs = view.wait(room);
+        for (std::uint64_t i = 0; i < room; i++)
+            EXPECT_TRUE(is(wcs[i], i, IBV_WC_RECV));
+        EXPECT_TRUE(view.quiet());
+        sender.post(SendWr::send({}).id(count));
+        EXPECT_TRUE(is(a.send_cq.one(), count, IBV_WC_SEND));
+        EXPECT_TRUE(is(view.one(), count, IBV_WC_RECV));
+        EXPECT_FALSE(b.context.has_event(IBV_EVENT_CQ_ERR, ignoring));
+    }
+    EXPECT_EQ(ibv_destroy_cq(ignoring), 0);
+}
+
+/// Kernel users and programs spread their queues over CPUs by it.
+TEST_F(CqCore, ThereAreAsManyVectorsAsCpus)
+{
+    EXPECT_EQ(b.context.get()->num_comp_vectors, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 TEST_F(CqCore, DestroyedQpLeavesItsCompletions)

@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// Memory regions over a dma-buf: data in every direction, bounds, rights, and lifetimes.
-/// The buffers are udmabuf's where the kernel has it, else dumb buffers of vgem.
+/// The buffers are udmabuf's where the kernel has it, else dumb buffers of vgem; and what an
+/// exporter is asked for is tested with each that there is.
+#include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
 
 #include <fcntl.h>
+#include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "lib/pair.h"
+#include "lib/rdmatool.h"
 
 using namespace vt;
 
@@ -88,10 +99,25 @@ int from_drm(std::size_t size)
     return -1;
 }
 
+/// The system heap: pages that are nobody's but the buffer's.
+int from_heap(std::size_t size)
+{
+    File device(::open("/dev/dma_heap/system", O_RDWR | O_CLOEXEC));
+    dma_heap_allocation_data data = {};
+
+    data.len = size;
+    data.fd_flags = O_RDWR | O_CLOEXEC;
+    if (device.get() < 0 || ::ioctl(device.get(), DMA_HEAP_IOCTL_ALLOC, &data) != 0) {
+        return -1;
+    }
+    return static_cast<int>(data.fd);
+}
+
 /// A dma-buf, mapped.
 class DmaBuf {
 public:
-    explicit DmaBuf(std::size_t size) : file(make(size)), size_(size)
+    explicit DmaBuf(std::size_t size) : DmaBuf(make(size), size) {}
+    DmaBuf(int fd, std::size_t size) : file(fd), size_(size)
     {
         void *p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
         if (p == MAP_FAILED) {
@@ -139,10 +165,11 @@ protected:
         return MrHandle(
             ibv_reg_dmabuf_mr(end.pd.get(), offset, length, iova, buf.file.get(), access));
     }
-    int reg_errno(std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd)
+    int reg_errno(std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd,
+                  int access = kAllAccess)
     {
         errno = 0;
-        MrHandle mr(ibv_reg_dmabuf_mr(b.pd.get(), offset, length, iova, fd, kAllAccess));
+        MrHandle mr(ibv_reg_dmabuf_mr(b.pd.get(), offset, length, iova, fd, access));
         return mr.get() == nullptr ? errno : 0;
     }
 
@@ -242,10 +269,162 @@ TEST_F(DmaBufCore, WhatIsNotInTheBufferIsRefused)
     EXPECT_EQ(reg_errno(~0ull - 4095, 8192, 0, buf.file.get()), EINVAL);
     EXPECT_EQ(reg_errno(0, 0, 0, buf.file.get()), EINVAL);
     EXPECT_EQ(reg_errno(0, 4096, 0, -1), EBADF);
+    /* How NCCL asks whether there are dma-bufs. */
+    EXPECT_EQ(reg_errno(0, 0, 0, -1, 0), EBADF);
     File other(::open("/dev/null", O_RDWR));
     EXPECT_EQ(reg_errno(0, 4096, 0, other.get()), EINVAL);
     /* Where in a page it begins must be the same for both. */
     EXPECT_EQ(reg_errno(1, 4096, 0, buf.file.get()), EINVAL);
 }
+
+TEST_F(DmaBufCore, IsShownAsThat)
+{
+    MrHandle mr = reg(b, 4096, 12288, 0x1000);
+    ASSERT_NE(mr.get(), nullptr);
+    Records shown = with(rdma_tool("resource show mr dev " + b.context.name()), "mrlen", 12288);
+    ASSERT_EQ(shown.size(), 1u);
+    EXPECT_EQ(shown.front().text("drv_type"), "dmabuf");
+}
+
+/// Kernels of which it is known what they have.
+struct Kernel {
+    bool debian = false, old = false, uml = false;
+};
+
+Kernel kernel()
+{
+    utsname name{};
+    uname(&name);
+    const std::string release = name.release;
+    Kernel result;
+    result.debian = std::string(name.version).find("Debian") != std::string::npos;
+    result.old = release.starts_with("6.1.");
+    result.uml = release.find("-rox-uml-") != std::string::npos;
+    return result;
+}
+
+/// One that gives out buffers, and whether a kernel that is known must have it: Debian's 6.1 was
+/// built without udmabuf and heaps, and User Mode Linux has the former only.
+struct Exporter {
+    const char *name;
+    int (*make)(std::size_t size);
+    bool (*needed)(const Kernel &kernel);
+};
+
+std::ostream &operator<<(std::ostream &out, const Exporter &exporter)
+{
+    return out << exporter.name;
+}
+
+const Exporter kExporters[] = {
+    {"udmabuf", from_udmabuf, [](const Kernel &k) { return k.uml || (k.debian && !k.old); }},
+    {"heap", from_heap, [](const Kernel &k) { return k.debian && !k.old; }},
+    {"vgem", from_drm, [](const Kernel &k) { return k.debian; }},
+};
+
+/// Who is attached to the dma-buf @p fd, as debugfs lists them.
+std::vector<std::string> attached(int fd)
+{
+    static const std::string root = [] {
+        // `ip netns exec` gives a /sys of its own, without debugfs.
+        const std::string path = "/sys/kernel/debug";
+        if (!std::ifstream(path + "/dma_buf/bufinfo").good() &&
+            ::mount("debugfs", path.c_str(), "debugfs", 0, nullptr) != 0) {
+            fail("mount debugfs", errno);
+        }
+        return path;
+    }();
+    std::ifstream file(root + "/dma_buf/bufinfo");
+    std::vector<std::string> found;
+    struct stat status = {};
+    bool mine = false, listed = false;
+
+    if (!file.good() || ::fstat(fd, &status) != 0) {
+        fail("bufinfo", errno);
+    }
+    // A line of each buffer, with its inode in the sixth column, and then one of each device.
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream words(line);
+        std::vector<std::string> columns{std::istream_iterator<std::string>(words), {}};
+        if (columns.size() >= 6 && std::isxdigit(line[0])) {
+            mine = std::stoul(columns[5]) == status.st_ino;
+            listed |= mine;
+        } else if (mine && columns.size() == 1 && line[0] == '\t') {
+            found.push_back(columns[0]);
+        }
+    }
+    EXPECT_TRUE(listed) << "bufinfo does not have inode " << status.st_ino;
+    return found;
+}
+
+class DmaBufExporter : public PairTest, public testing::WithParamInterface<Exporter> {
+protected:
+    void SetUp() override
+    {
+        int fd = GetParam().make(kSize);
+        if (fd < 0 && !GetParam().needed(kernel())) {
+            GTEST_SKIP() << "this kernel has no " << GetParam().name;
+        }
+        if (fd < 0) {
+            fail(std::string(GetParam().name) + " gives no buffer", errno);
+        }
+        buf.emplace(fd, kSize);
+        Params params;
+        params.timeout = 12;
+        start({}, params);
+    }
+    MrHandle reg(std::uint64_t offset, std::size_t length)
+    {
+        return MrHandle(
+            need(ibv_reg_dmabuf_mr(b.pd.get(), offset, length, offset, buf->file.get(), kAllAccess),
+                 "ibv_reg_dmabuf_mr"));
+    }
+
+    std::optional<DmaBuf> buf;
+};
+
+/// For as long as a region lives the exporter knows of it, and keeps the buffer where it is.
+TEST_P(DmaBufExporter, IsAttachedAsLongAsTheRegion)
+{
+    const std::string device = b.context.name();
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(attached(buf->file.get()), Names());
+    MrHandle whole = reg(0, kSize);
+    EXPECT_EQ(attached(buf->file.get()), Names({device}));
+    MrHandle part = reg(4096, 4096);
+    EXPECT_EQ(attached(buf->file.get()), Names({device, device}));
+    whole.reset();
+    EXPECT_EQ(attached(buf->file.get()), Names({device}));
+    errno = 0;
+    MrHandle beyond(ibv_reg_dmabuf_mr(b.pd.get(), 0, kSize + 1, 0, buf->file.get(), kAllAccess));
+    EXPECT_EQ(beyond.get(), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(attached(buf->file.get()), Names({device}));
+    part.reset();
+    EXPECT_EQ(attached(buf->file.get()), Names());
+}
+
+TEST_P(DmaBufExporter, CarriesData)
+{
+    Buffer local = a.buffer(kSize);
+    MrHandle mr = reg(0, kSize);
+    fill(local.bytes(), 1);
+    a.qp->post(SendWr::write({local.sge(0, kSize)}, {0, mr->rkey}).id(1));
+    EXPECT_TRUE(is(a.send_cq.one(), 1, IBV_WC_RDMA_WRITE));
+    EXPECT_TRUE(filled(buf->bytes(), 1));
+    fill(buf->bytes(), 2);
+    a.qp->post(SendWr::read({local.sge(0, kSize)}, {0, mr->rkey}).id(2));
+    EXPECT_TRUE(is(a.send_cq.one(), 2, IBV_WC_RDMA_READ));
+    EXPECT_TRUE(filled(local.bytes(), 2));
+    /* What was written is in the buffer also when the region has ended. */
+    fill(local.bytes(), 3);
+    a.qp->post(SendWr::write({local.sge(0, kSize)}, {0, mr->rkey}).id(3));
+    EXPECT_TRUE(is(a.send_cq.one(), 3, IBV_WC_RDMA_WRITE));
+    mr.reset();
+    EXPECT_TRUE(filled(buf->bytes(), 3));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DmaBufExporter, testing::ValuesIn(kExporters),
+                         [](const auto &each) { return std::string(each.param.name); });
 
 } // namespace

@@ -5,12 +5,16 @@
 /// so all of these post at that moment again and again, and count completions.
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <random>
+#include <string_view>
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "lib/attribute.h"
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/process.h"
@@ -25,34 +29,17 @@ using Micros = std::chrono::microseconds;
 constexpr std::size_t kSize = 64;
 constexpr std::uint64_t kDepth = 32;
 
-/// What waits would take the CPU from who posts.
-bool one_cpu()
+/// Why there is none; on one CPU, what waits would take it from who posts.
+const char *without_engine()
 {
-    return sysconf(_SC_NPROCESSORS_ONLN) < 2;
+    return sysconf(_SC_NPROCESSORS_ONLN) < 2 ? "on one CPU it does not wait" : nullptr;
 }
 
-/// While it lives, the engine waits so long; 0: there is none.
-class Spin {
+/// While it lives, the engine waits so many microseconds; 0: there is none.
+class Spin : public Setting {
 public:
-    explicit Spin(unsigned us)
-    {
-        std::ifstream(kParameter) >> before_;
-        set(us);
-    }
-    ~Spin() { set(before_); }
-    Spin(const Spin &) = delete;
-    Spin &operator=(const Spin &) = delete;
-
-    static void set(unsigned us)
-    {
-        std::ofstream file(kParameter);
-        if (!(file << us << std::flush))
-            fail(kParameter, errno);
-    }
-
-private:
-    static constexpr const char *kParameter = "/sys/module/rox/parameters/spin_us";
-    unsigned before_ = 0;
+    explicit Spin(unsigned us) : Setting("/sys/module/rox/parameters/spin_us", std::to_string(us))
+    {}
 };
 
 /// Keeps the CPU, so that the other one stays the only idle one.
@@ -136,6 +123,108 @@ protected:
 
 class EngineCore : public EngineTest {};
 
+/// Reads the device's count of doorbells without a process, which would take the idle CPU, and so
+/// soon that the engine does not rest meanwhile. The counters are in the sysfs of the first
+/// namespace; the RDMA core looks at them no more often than their "lifespan" says.
+class Doorbells {
+public:
+    Doorbells() : fd_(open((folder() + "doorbells").c_str(), O_RDONLY | O_CLOEXEC))
+    {
+        if (fd_ < 0)
+            fail("doorbells", errno);
+        lifespan(0);
+    }
+    ~Doorbells()
+    {
+        lifespan(10);
+        close(fd_);
+    }
+    Doorbells(const Doorbells &) = delete;
+    Doorbells &operator=(const Doorbells &) = delete;
+
+    std::uint64_t count() const
+    {
+        char text[32] = {};
+        if (pread(fd_, text, sizeof(text) - 1, 0) <= 0)
+            fail("doorbells", errno);
+        return std::strtoull(text, nullptr, 10);
+    }
+
+private:
+    static std::string folder()
+    {
+        return "/proc/1/root/sys/class/infiniband/" + device_a() + "/ports/1/hw_counters/";
+    }
+    static void lifespan(int millis)
+    {
+        std::ofstream file(folder() + "lifespan");
+        if (!(file << millis << std::flush))
+            fail("lifespan", errno);
+    }
+
+    int fd_;
+};
+
+/// How many posts go without a doorbell while the engine waits for them, in windows of some posts.
+/// The host decides when the engine's CPU runs, and ours: windows in which a post came so late that
+/// the engine had gone tell nothing, and in some of the others there was no engine yet. Where there
+/// is one hardly any doorbell is rung: that must be so in half of the windows that tell, where
+/// nine of ten posts need none.
+class Elided {
+public:
+    /// The engine waits for @p limit; a turn has one post for each of @p queues.
+    Elided(std::uint64_t queues, Micros limit) : queues_(queues), limit_(limit) {}
+
+    void measure(const std::function<void()> &turn, const std::function<void()> &rest)
+    {
+        const std::uint64_t turns = (kPosts + queues_ - 1) / queues_;
+        for (Deadline end(4 * kPatience); telling_ < kWindows && !end.passed(); all_++) {
+            timed(2 * turns, turn); // wakes it
+            const std::uint64_t before = doorbells_.count();
+            const bool tells = timed(turns, turn) < limit_;
+            const std::uint64_t rung = doorbells_.count() - before;
+            rest();
+            telling_ += tells;
+            good_ += tells && rung * 10 <= turns * queues_;
+        }
+    }
+    testing::AssertionResult verdict() const
+    {
+        auto result = telling_ >= kLeast && good_ * 2 >= telling_ ? testing::AssertionSuccess()
+                                                                  : testing::AssertionFailure();
+        return result << text();
+    }
+    std::string text() const
+    {
+        return "hardly a doorbell in " + std::to_string(good_) + " of " + std::to_string(telling_) +
+               " windows that tell, of " + std::to_string(all_);
+    }
+
+private:
+    static constexpr std::uint64_t kPosts = 32;
+    static constexpr int kWindows = 40;
+    static constexpr int kLeast = 5; ///< on a host that has much more to do than this
+
+    /// The longest of so many turns.
+    static Micros timed(std::uint64_t turns, const std::function<void()> &turn)
+    {
+        Micros slowest{0};
+        while (turns--) {
+            const auto begin = Clock::now();
+            turn();
+            slowest = std::max(slowest, std::chrono::ceil<Micros>(Clock::now() - begin));
+        }
+        return slowest;
+    }
+
+    Doorbells doorbells_;
+    std::uint64_t queues_;
+    Micros limit_;
+    int all_ = 0;
+    int telling_ = 0;
+    int good_ = 0;
+};
+
 /// Wakes the engine, lets it go to sleep, more or less, and posts one.
 void hand_over(Flow &flow, unsigned spin, Millis time)
 {
@@ -156,20 +245,15 @@ void hand_over(Flow &flow, unsigned spin, Millis time)
 
 TEST_F(EngineCore, NoDoorbellWhileItWatches)
 {
-    if (one_cpu())
-        GTEST_SKIP() << "on one CPU it does not wait";
+    if (const char *why = without_engine())
+        GTEST_SKIP() << why;
     start();
-    // The longer it would wait, the fewer posts wake it. On a machine that has much more to do
-    // than this test they are few.
     Spin spin(1000);
     Flow small = flow();
-    std::uint64_t before = doorbells();
-    auto elided = [&] {
-        small.burst(500);
-        return small.posted() > doorbells() - before + 300;
-    };
-    EXPECT_TRUE(eventually(elided, 4 * kPatience))
-        << small.posted() << " posts, " << doorbells() - before << " doorbells";
+    Elided elided(1, 1000us);
+    elided.measure([&] { small.post(); }, [&] { small.reap_to(0); });
+    std::cout << "# " << elided.text() << "\n";
+    EXPECT_TRUE(elided.verdict());
     EXPECT_EQ(small.failed(), 0U);
 }
 
@@ -185,10 +269,13 @@ TEST_F(EngineCore, SwitchedOff)
         small.one();
     EXPECT_EQ(small.failed(), 0U);
     // Where a post is complete before the next one there is nothing else that runs the queue.
-    if (one_device()) {
-        EXPECT_EQ(doorbells() - before, small.posted());
-    }
-    EXPECT_LE(doorbells() - before, small.posted());
+    // Over two devices the answer to one may run the queue when the next is posted.
+    const std::uint64_t rung = doorbells() - before;
+    std::cout << "# " << rung << " doorbells of " << small.posted() << " posts\n";
+    if (one_device())
+        EXPECT_EQ(rung, small.posted());
+    else
+        EXPECT_GE(rung, small.posted() * 9 / 10);
 }
 
 TEST_F(EngineCore, PausesAroundItsLimit)
@@ -224,7 +311,7 @@ TEST_F(EngineCore, SwitchedOnAndOffMeanwhile)
     Flow small = flow();
     std::minstd_rand random(3);
     for (Deadline end(500ms); !end.passed();) {
-        Spin::set(random() % 2 ? 0 : 1000);
+        spin.set(random() % 2 ? "0" : "1000");
         small.burst(static_cast<int>(random() % 80));
         small.one();
     }
@@ -281,24 +368,25 @@ public:
         ASSERT_EQ(senders_[i]->destroy(), 0);
     }
 
-    std::uint64_t posted() const
+    /// Posts once to each from @p first on.
+    void turn(std::size_t first = 0)
     {
-        std::uint64_t sum = 0;
-        for (const Flow &flow : flows)
-            sum += flow.posted();
-        return sum;
+        for (std::size_t i = first; i < flows.size(); i++)
+            flows[i].post();
     }
-
-    /// One thread that takes turns with all from @p first on.
-    void turns(int rounds, std::size_t first = 0)
+    void rest(std::size_t first = 0)
     {
-        while (rounds--)
-            for (std::size_t i = first; i < flows.size(); i++)
-                flows[i].post();
         for (std::size_t i = first; i < flows.size(); i++) {
             flows[i].reap_to(0);
             EXPECT_EQ(flows[i].failed(), 0U);
         }
+    }
+    /// One thread that takes turns with all from @p first on.
+    void turns(int rounds, std::size_t first = 0)
+    {
+        while (rounds--)
+            turn(first);
+        rest(first);
     }
 
     std::vector<Flow> flows;
@@ -335,19 +423,14 @@ TEST_F(EngineCore, SeveralQps)
 
 TEST_F(EngineCore, WatchesWhatAThreadTakesTurnsWith)
 {
-    if (one_cpu())
-        GTEST_SKIP() << "on one CPU it does not wait";
-    // Ten for each queue: where the host has much more to do, a post takes longer than the engine
-    // may wait for it, and of 32,000 hardly 1,000 find it waiting.
+    if (const char *why = without_engine())
+        GTEST_SKIP() << why;
     Queues queues(a, b, near, far, 16);
     Spin spin(1000);
-    std::uint64_t before = doorbells();
-    auto elided = [&] {
-        queues.turns(40);
-        return queues.posted() > doorbells() - before + 160;
-    };
-    EXPECT_TRUE(eventually(elided, 4 * kPatience))
-        << queues.posted() << " posts, " << doorbells() - before << " doorbells";
+    Elided elided(queues.flows.size(), 1000us);
+    elided.measure([&] { queues.turn(); }, [&] { queues.rest(); });
+    std::cout << "# " << elided.text() << "\n";
+    EXPECT_TRUE(elided.verdict());
 }
 
 /// It watches 64.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// Each status with which a work request can fail over RC, at both ends.
+#include <algorithm>
+#include <iostream>
 #include <set>
 
 #include <sched.h>
 
 #include "lib/diagnose.h"
 #include "lib/pair.h"
+#include "lib/process.h"
 
 using namespace vt;
 
@@ -220,6 +223,8 @@ TEST_F(ErrorCore, ReceiveIntoABadRegionIsAProtectionErrorThereAndAnOperationErro
 
 class RetryCore : public ErrorCore {
 protected:
+    /// After an RNR NAK, what a retry may wait for those of others.
+    static inline const Millis kRetryDelay = patience_factor() * 30ms;
     /// a sends to what b's QP is; checks that it gives up in the time that the parameters promise.
     void expect_gives_up(const Params &params)
     {
@@ -398,6 +403,47 @@ TEST_F(RetryCore, WhoHasToPostTheReceivesGetsTheCpu)
         done.insert(wc.wr_id);
     }
     EXPECT_EQ(done.size(), kQps);
+}
+
+TEST_F(RetryCore, RnrRetriesOfOthersDoNotDelayOnesOwn)
+{
+    constexpr std::size_t kQps = 32;
+    constexpr std::size_t kLong = 1 << 20;
+    Buffer from = a.buffer(kLong);
+    Params params;
+    params.min_rnr_timer = 1;
+    params.rnr_retry = 7;
+    std::vector<std::unique_ptr<Qp>> senders, receivers;
+    for (std::size_t i = 0; i < kQps; i++) {
+        senders.push_back(std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get()));
+        receivers.push_back(std::make_unique<Qp>(b.pd.get(), b.send_cq.get(), b.recv_cq.get()));
+        vt::connect(a.context, *senders[i], b.context, *receivers[i], params);
+        senders[i]->post(SendWr::send({from.sge(0, kLong)}).id(i));
+    }
+    // A process that has nothing to do with theirs, but is refused as often.
+    pid_t child = in_child([&] {
+        End near_end(device_a()), far_end(device_b());
+        Qp near_qp(near_end.pd.get(), near_end.send_cq.get(), near_end.recv_cq.get());
+        Qp far_qp(far_end.pd.get(), far_end.send_cq.get(), far_end.recv_cq.get());
+        vt::connect(near_end.context, near_qp, far_end.context, far_qp, params);
+        std::vector<Millis> took;
+        for (std::uint64_t i = 0; i < 21; i++) {
+            near_qp.post(SendWr::send({}).id(i));
+            std::this_thread::sleep_for(20ms);
+            Stopwatch watch;
+            far_qp.post_recv(i);
+            if (!is(near_end.send_cq.one(), i, IBV_WC_SEND))
+                return 1;
+            took.push_back(watch.elapsed());
+            far_end.recv_cq.one();
+        }
+        std::sort(took.begin(), took.end());
+        std::cout << "the median was " << took[took.size() / 2].count() << " ms, the longest "
+                  << took.back().count() << " ms\n";
+        return took[took.size() / 2] < kRetryDelay ? 0 : 2;
+    });
+    EXPECT_TRUE(ends_with(child, 0));
+    EXPECT_TRUE(a.send_cq.quiet(0ms));
 }
 
 TEST_F(RetryCore, RnrRetriesStartAnewWithEachMessage)

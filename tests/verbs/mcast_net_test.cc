@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <unistd.h>
 
 #include "lib/diagnose.h"
+#include "lib/gid.h"
 #include "lib/pair.h"
 #include "lib/process.h"
 
@@ -24,28 +24,19 @@ constexpr const char *kFarDevice = "roxmc1";
 
 ibv_gid gid_of(const std::string &address)
 {
-    ibv_gid gid{};
-    if (inet_pton(AF_INET6, address.c_str(), gid.raw) == 1)
-        return gid;
-    gid.raw[10] = gid.raw[11] = 0xff;
-    if (inet_pton(AF_INET, address.c_str(), gid.raw + 12) != 1)
+    const auto gid = parse_gid(address);
+    if (!gid)
         fail("not an address: " + address);
-    return gid;
+    return *gid;
 }
 
 /// Index of the GID that is @p address, or -1.
 int index_of(const Context &context, const std::string &address)
 {
     const ibv_gid wanted = gid_of(address);
-    const int length = context.port().gid_tbl_len;
-    for (int i = 0; i < length; i++) {
-        ibv_gid_entry entry{};
-        if (!ibv_query_gid_ex(context.get(), 1, static_cast<std::uint32_t>(i), &entry, 0) &&
-            entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
-            !std::memcmp(entry.gid.raw, wanted.raw, sizeof(wanted.raw)))
-            return i;
-    }
-    return -1;
+    const auto entry = find_gid(context.get(),
+                                [&](const ibv_gid &gid) { return same_gid(gid, wanted); });
+    return entry ? static_cast<int>(entry->gid_index) : -1;
 }
 
 /// Has a netdev of the far namespace joined this group?
@@ -239,12 +230,13 @@ protected:
         run("timeout 20 ip link delete roxmcv0");
         run("timeout 20 ip -n roxmcfar link delete roxmcv1");
     }
-    void ip_again()
+    /// Until @p end has the VLAN's addresses: the device on it, or, without one, that below.
+    void ip_again(const End &end)
     {
         run("ip -n roxmcfar link set roxmcv1 mtu 9000");
         run("ip -n roxmcfar address add 10.67.0.2/24 dev roxmcv1");
         run("ip -n roxmcfar address add fd67::2/64 dev roxmcv1 nodad");
-        wait_for_gids({"10.67.0.2", "fd67::2"}, *far);
+        wait_for_gids({"10.67.0.2", "fd67::2"}, end);
     }
     static const char *vlan_sender_of(const std::string &group)
     {
@@ -312,7 +304,7 @@ TEST_F(McastVlan, MtuThatIsTooSmallForIpAndBack)
         run("ip -n roxmcfar link set roxmcv1 mtu 67");
         EXPECT_FALSE(joined("roxmcv1", group));
         expect_heard(qp, sender_of(group), group);
-        ip_again();
+        ip_again(*far);
         EXPECT_TRUE(joined("roxmcv1", group));
         expect_heard(qp, vlan_sender_of(group), group);
         EXPECT_EQ(qp.detach(group), 0);
@@ -336,7 +328,7 @@ TEST_F(McastVlan, DetachedWhileThereIsNoIp)
             EXPECT_EQ(kept.attach("239.66.0.2"), ENODEV) << "nothing can be joined now";
             EXPECT_EQ(gone.detach(group), 0);
             EXPECT_EQ(gone.attach(group), ENODEV);
-            ip_again();
+            ip_again(end);
             EXPECT_FALSE(joined("roxmcv1", group));
             ASSERT_EQ(kept.attach(group), 0);
             ASSERT_EQ(other.attach(group), 0);

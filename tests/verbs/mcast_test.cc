@@ -40,13 +40,13 @@ class McastCore : public PairTest {
 protected:
     void SetUp() override { start({.type = IBV_QPT_UD}); }
 
-    Ah to_group(const ibv_gid &gid, Family family) const
+    Ah to_group(const ibv_gid &gid, Family family, std::uint8_t hop_limit = 64) const
     {
         ibv_ah_attr attr = {};
         attr.is_global = 1;
         attr.port_num = 1;
         attr.grh.dgid = gid;
-        attr.grh.hop_limit = 64;
+        attr.grh.hop_limit = hop_limit;
         attr.grh.sgid_index = static_cast<std::uint8_t>(a.context.gid_index(family));
         return Ah(need(ibv_create_ah(a.pd.get(), &attr), "ibv_create_ah"));
     }
@@ -70,6 +70,25 @@ protected:
     Buffer near = a.buffer(8192);
     Buffer far = b.buffer(65536);
 };
+
+/// There is no route to a group that could have another one.
+TEST_F(McastCore, HopLimitIsThatOfTheAh)
+{
+    for (Family family : {Family::V4, Family::V6}) {
+        const ibv_gid gid = group(family);
+        auto qp = listener();
+        ASSERT_EQ(attach(*qp, gid), 0);
+        for (std::uint8_t limit : {1, 7, 255}) {
+            const Ah ah = to_group(gid, family, limit);
+            qp->post_recv(1, {far.sge(0, 4096)});
+            send(ah, 2);
+            ASSERT_TRUE(is(b.recv_cq.one(), 1, IBV_WC_RECV));
+            // An IPv4 header is the second half of the GRH's place.
+            EXPECT_EQ(far.data()[family == Family::V4 ? 28 : 7], limit);
+        }
+        ASSERT_EQ(detach(*qp, gid), 0);
+    }
+}
 
 TEST_F(McastCore, EveryListenerGetsACopy)
 {

@@ -10,11 +10,35 @@ using namespace vt;
 
 namespace {
 
-/// Some cases are about something that must come soon: one of so many attempts has
-/// to be undisturbed by whatever else the host does.
-constexpr int kAttempts = 20;
 constexpr std::uint16_t kLongest = 0xffff; // microseconds
 constexpr Millis kLongestMs{65};
+
+/// Some cases are about something that comes sooner or later than a period ends. On a busy host
+/// sending alone may take as long: such attempts tell nothing, and others are made. Of those that
+/// do three of four must be as they should, as the host may also delay who waits.
+class Tally {
+public:
+    bool more() const { return telling_ < kTelling && all_ < 6 * kTelling; }
+    void count(bool telling, bool good)
+    {
+        all_++;
+        telling_ += telling;
+        good_ += telling && good;
+    }
+    testing::AssertionResult verdict() const
+    {
+        auto result = telling_ == kTelling && good_ * 4 >= telling_ * 3
+                          ? testing::AssertionSuccess()
+                          : testing::AssertionFailure();
+        return result << good_ << " were good of " << telling_ << " that tell, of " << all_;
+    }
+
+private:
+    static constexpr int kTelling = 12;
+    int all_ = 0;
+    int telling_ = 0;
+    int good_ = 0;
+};
 
 class ModerationCore : public PairTest {
 protected:
@@ -124,71 +148,75 @@ TEST_F(ModerationCore, PeriodIsWaitedFor)
 TEST_F(ModerationCore, CountEndsThePeriod)
 {
     ASSERT_EQ(modify(8, kLongest), 0);
-    bool early = false;
-    for (int i = 0; i < kAttempts && !early; i++) {
+    Tally early;
+    while (early.more()) {
         cq.arm();
         Stopwatch watch;
         for (int n = 0; n < 8; n++)
             message();
+        const bool sent_soon = watch.elapsed() < kLongestMs / 2;
         ASSERT_EQ(channel.wait(), cq.get());
-        early = watch.elapsed() < kLongestMs;
+        early.count(sent_soon, watch.elapsed() < kLongestMs);
         EXPECT_EQ(drain(), 8u);
         EXPECT_EQ(channel.wait(kQuiet), nullptr) << "one for all";
     }
-    EXPECT_TRUE(early);
+    EXPECT_TRUE(early.verdict());
 }
 
 TEST_F(ModerationCore, CompletionsBelowTheCountWait)
 {
     ASSERT_EQ(modify(8, kLongest), 0);
-    bool seen = false;
-    for (int i = 0; i < kAttempts && !seen; i++) {
+    Tally seen;
+    while (seen.more()) {
         cq.arm();
         Stopwatch watch;
         for (int n = 0; n < 7; n++)
             message();
         ibv_cq *woken = channel.wait(20ms);
-        if (watch.elapsed() < kLongestMs) {
+        const bool looked_soon = watch.elapsed() < kLongestMs;
+        if (looked_soon) {
             EXPECT_EQ(woken, nullptr) << "after " << watch.elapsed().count() << " ms";
-            seen = true;
         }
+        seen.count(looked_soon, !woken);
         ASSERT_TRUE(woken || channel.wait() == cq.get()) << "the period ends it";
         EXPECT_EQ(drain(), 7u);
     }
-    EXPECT_TRUE(seen);
+    EXPECT_TRUE(seen.verdict());
 }
 
 TEST_F(ModerationCore, EndOfModerationLetsTheEventGo)
 {
-    bool early = false;
-    for (int i = 0; i < kAttempts && !early; i++) {
+    Tally early;
+    while (early.more()) {
         ASSERT_EQ(modify(8, kLongest), 0);
         cq.arm();
         Stopwatch watch;
         message();
         ASSERT_EQ(modify(0, 0), 0);
+        const bool ended_soon = watch.elapsed() < kLongestMs / 2;
         ASSERT_EQ(channel.wait(), cq.get());
-        early = watch.elapsed() < kLongestMs;
+        early.count(ended_soon, watch.elapsed() < kLongestMs);
         EXPECT_EQ(drain(), 1u);
         EXPECT_EQ(channel.wait(kQuiet), nullptr);
     }
-    EXPECT_TRUE(early);
+    EXPECT_TRUE(early.verdict());
 }
 
 TEST_F(ModerationCore, OneOfTheTwoIsNoModeration)
 {
     for (auto [count, period] : {std::pair<std::uint16_t, std::uint16_t>{8, 0}, {0, kLongest}}) {
         ASSERT_EQ(modify(count, period), 0);
-        bool early = false;
-        for (int i = 0; i < kAttempts && !early; i++) {
+        Tally early;
+        while (early.more()) {
             cq.arm();
             Stopwatch watch;
             message();
+            const bool sent_soon = watch.elapsed() < kLongestMs / 2;
             ASSERT_EQ(channel.wait(), cq.get()) << "no event is ever lost by it";
-            early = watch.elapsed() < kLongestMs;
+            early.count(sent_soon, watch.elapsed() < kLongestMs);
             EXPECT_EQ(drain(), 1u);
         }
-        EXPECT_TRUE(early) << count << ", " << period;
+        EXPECT_TRUE(early.verdict()) << count << ", " << period;
     }
 }
 
@@ -245,8 +273,10 @@ TEST_F(ModerationCore, EventsAreFewer)
 {
     constexpr std::uint64_t kMessages = 160;
     constexpr std::uint64_t kCount = 16;
-    bool fewer = false;
-    for (int i = 0; i < kAttempts && !fewer; i++) {
+    constexpr int kRounds = 4;
+    int fewer = 0;
+    int telling = 0;
+    for (int i = 0; i < 5 * kRounds && telling < kRounds; i++) {
         ASSERT_EQ(modify(0, 0), 0);
         std::uint64_t plain = events_of(kMessages, true);
         ASSERT_EQ(modify(kCount, kLongest), 0);
@@ -257,9 +287,13 @@ TEST_F(ModerationCore, EventsAreFewer)
                   << " in " << watch.elapsed().count() << " ms\n";
         // What is left of the run before may bring one more, and so may arming late.
         EXPECT_LE(moderated, kMessages / kCount + periods + 2);
-        fewer = moderated * 4 <= plain;
+        // Where the receiver sleeps that long its events are few by themselves.
+        const bool tells = plain >= kMessages / 2;
+        telling += tells;
+        fewer += tells && moderated * 4 <= plain;
     }
-    EXPECT_TRUE(fewer);
+    EXPECT_EQ(telling, kRounds);
+    EXPECT_GE(fewer, kRounds * 3 / 4);
 }
 
 TEST_F(ModerationCore, NoWakeUpIsLost)

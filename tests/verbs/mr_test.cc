@@ -200,6 +200,26 @@ TEST_F(MrCore, LkeyAfterDeregistrationIsRefused)
     EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_LOC_PROT_ERR));
 }
 
+/// The regions that an idle QP has used last do not wait for its next message.
+TEST_F(MrCore, AnIdleQpGivesItsRegionsBack)
+{
+    for (int used = 1; used < 6; used++) {
+        Buffer source = a.buffer(4096);
+        Buffer target = b.buffer(4096);
+        Remote to = remote(target);
+        for (int i = 0; i < used; i++)
+            ASSERT_TRUE(is(do_write(source, 8, to), 1, IBV_WC_RDMA_WRITE));
+        ASSERT_EQ(source.mr().destroy(), 0);
+        ASSERT_EQ(target.mr().destroy(), 0);
+    }
+    Buffer target = b.buffer(4096);
+    Remote to = remote(target);
+    for (int i = 0; i < 4; i++)
+        ASSERT_TRUE(is(do_write(local, 8, to), 1, IBV_WC_RDMA_WRITE));
+    ASSERT_EQ(target.mr().destroy(), 0);
+    EXPECT_TRUE(is_error(do_write(local, 8, to), 1, IBV_WC_REM_ACCESS_ERR));
+}
+
 TEST_F(MrCore, KeysAreNotReusedAtOnce)
 {
     Memory memory(4096);

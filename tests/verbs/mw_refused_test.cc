@@ -36,7 +36,7 @@ TEST_F(MwRefusedCore, WindowMustLieInTheRegion)
         ibv_mw_bind_info{region.mr().get(), region.address(1), ~0ull, kAllRemote}};
     for (const ibv_mw_bind_info &info : wrong) {
         EXPECT_TRUE(not_bound(bind1(mw.get(), info))) << info.length;
-        anew();
+        reconnect();
     }
     EXPECT_TRUE(bound(bind1(mw.get(), part(region, 0, kRegion))));
 }
@@ -47,7 +47,7 @@ TEST_F(MwRefusedCore, RightsToChangeNeedTheRegionsLocalWrite)
     Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_1);
     for (unsigned access : {IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC}) {
         EXPECT_TRUE(not_bound(bind1(mw.get(), part(closed, 0, 4096, access))));
-        anew();
+        reconnect();
     }
     EXPECT_TRUE(bound(bind1(mw.get(), part(closed, 0, 4096, IBV_ACCESS_REMOTE_READ))));
     EXPECT_TRUE(is(read({closed.address(), mw->rkey}, 8), 1, IBV_WC_RDMA_READ));
@@ -59,7 +59,7 @@ TEST_F(MwRefusedCore, FailedBindLeavesTheWindowAsItWas)
     ASSERT_TRUE(bound(bind1(mw.get(), part(region, 0, 4096))));
     std::uint32_t good = mw->rkey;
     EXPECT_TRUE(not_bound(bind1(mw.get(), part(region, 0, kRegion + 1))));
-    anew();
+    reconnect();
     fill(local.bytes(), 10);
     EXPECT_TRUE(is(write({region.address(), good}, 8), 1, IBV_WC_RDMA_WRITE));
     EXPECT_TRUE(filled(region.bytes(0, 8), 10));
@@ -75,9 +75,9 @@ TEST_F(MwRefusedCore, PdsMustAgree)
     EXPECT_EQ(try_bind1(*b.qp, mw.get(), part(foreign, 0, 4096)), EPERM);
     // Window and region of another PD than the QP's.
     EXPECT_TRUE(not_bound(bind1(of_other.get(), part(foreign, 0, 4096))));
-    anew();
+    reconnect();
     EXPECT_TRUE(not_bound(bind2(two.get(), two->rkey, part(foreign, 0, 4096))));
-    anew();
+    reconnect();
     // Bound by a QP of its own PD it is closed to peers of others.
     Qp helper_a(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
     Qp helper_b(other.get(), b.send_cq.get(), b.recv_cq.get());
@@ -152,7 +152,7 @@ TEST_F(MwRefusedCore, ForgedRegionsAreNotBoundTo)
         if (lkey == foreign.lkey())
             info.addr = foreign.address();
         EXPECT_TRUE(not_bound(bind2(mw.get(), mw->rkey, info))) << lkey;
-        anew();
+        reconnect();
     }
     EXPECT_TRUE(refused(write({region.address(), mw->rkey}, 8)));
     EXPECT_TRUE(all(foreign.bytes(), 0));
@@ -168,7 +168,7 @@ TEST_F(MwRefusedCore, ForgedWindowsAreNotBound)
         ibv_mw forged = *mw.get();
         forged.rkey = rkey;
         EXPECT_TRUE(not_bound(bind2(&forged, rkey, part(region, 0, 8)))) << rkey;
-        anew();
+        reconnect();
     }
     EXPECT_TRUE(is(write(remote(region), 8), 1, IBV_WC_RDMA_WRITE))
         << "the region's key is its own";
@@ -177,7 +177,7 @@ TEST_F(MwRefusedCore, ForgedWindowsAreNotBound)
     ibv_mw forged = *mw.get();
     forged.type = IBV_MW_TYPE_1;
     EXPECT_TRUE(not_bound(bind1(&forged, part(region, 64, 64))));
-    anew();
+    reconnect();
     forged.rkey = mw->rkey;
     EXPECT_TRUE(not_bound(unbind1(&forged)));
     EXPECT_EQ(ibv_dereg_mr(region.mr().get()), EBUSY) << "still bound";
@@ -188,11 +188,11 @@ TEST_F(MwRefusedCore, AtomicsAndReadsAcrossTheEndAreRefused)
     Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_1);
     ASSERT_TRUE(bound(bind1(mw.get(), part(region, 0, 4092))));
     EXPECT_TRUE(refused(add({region.address(4088), mw->rkey})));
-    anew();
+    reconnect();
     std::memset(local.data(), 0xee, local.size());
     EXPECT_TRUE(refused(read({region.address(), mw->rkey}, 4093)));
     EXPECT_TRUE(all(local.bytes(), 0xee));
-    anew();
+    reconnect();
     EXPECT_TRUE(is(read({region.address(), mw->rkey}, 4092), 1, IBV_WC_RDMA_READ));
     EXPECT_TRUE(filled(local.bytes(0, 4092), kSeed));
     EXPECT_TRUE(all(local.bytes(4092, 100), 0xee));

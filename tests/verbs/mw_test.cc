@@ -51,7 +51,7 @@ TEST_F(MwCore, UnboundWindowsAreClosed)
 {
     Mw one = alloc_mw(b.pd, IBV_MW_TYPE_1);
     EXPECT_TRUE(refused(write({region.address(), one->rkey}, 8)));
-    anew();
+    reconnect();
     Mw two = alloc_mw(b.pd, IBV_MW_TYPE_2);
     EXPECT_TRUE(refused(write({region.address(), two->rkey}, 8)));
 }
@@ -80,13 +80,13 @@ TEST_F(MwCore, OneByteOutsideIsRefused)
     Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_1);
     ASSERT_TRUE(bound(bind1(mw.get(), part(region, kAt, kLength))));
     EXPECT_TRUE(refused(write({region.address(kAt - 1), mw->rkey}, 8)));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(write({region.address(kAt + kLength - 7), mw->rkey}, 8)));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(write({region.address(kAt), mw->rkey}, kLength + 1)));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(write({~0ull - 3, mw->rkey}, 8)));
-    anew();
+    reconnect();
     EXPECT_TRUE(is(write({region.address(kAt + kLength - 8), mw->rkey}, 8), 1, IBV_WC_RDMA_WRITE));
 }
 
@@ -97,9 +97,9 @@ TEST_F(MwCore, EachRightIsAskedFor)
     EXPECT_TRUE(is(read({region.address(), mw->rkey}, 4096), 1, IBV_WC_RDMA_READ));
     EXPECT_TRUE(filled(local.bytes(0, 4096), kSeed));
     EXPECT_TRUE(refused(write({region.address(), mw->rkey}, 8)));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(add({region.address(), mw->rkey})));
-    anew();
+    reconnect();
     std::memset(local.data(), 0, local.size());
     ASSERT_TRUE(bound(bind1(
         mw.get(), part(region, 0, 4096, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC))));
@@ -117,7 +117,7 @@ TEST_F(MwCore, AtomicWriteReachesWhatIsBound)
     // The last one has four bytes in the window and four behind it.
     for (std::size_t at : {kAt - 8, kAt + kLength - 4, kAt + kLength + 4}) {
         EXPECT_TRUE(refused(atomic_write({region.address(at), mw->rkey}))) << at;
-        anew();
+        reconnect();
     }
     for (std::size_t at : {kAt, kAt + 4088, kAt + 4096}) {
         EXPECT_TRUE(is(atomic_write({region.address(at), mw->rkey}), 1, IBV_WC_ATOMIC_WRITE)) << at;
@@ -204,7 +204,7 @@ TEST_F(MwCore, WindowsHaveNoLkey)
     ASSERT_TRUE(bound(bind1(mw.get(), part(region, 0, 4096))));
     b.qp->post(SendWr::write({{region.address(), 8, mw->rkey}}, remote(local)).id(2));
     EXPECT_TRUE(is_error(b.send_cq.one(), 2, IBV_WC_LOC_PROT_ERR));
-    anew();
+    reconnect();
     a.qp->post(SendWr::send({local.sge(0, 8)}).id(3));
     b.qp->post_recv(4, {{region.address(), 8, mw->rkey}});
     EXPECT_TRUE(is_error(b.recv_cq.one(), 4, IBV_WC_LOC_PROT_ERR));
@@ -224,7 +224,7 @@ TEST_F(MwCore, EveryBindGivesANewKey)
     EXPECT_TRUE(is(write({region.address(4096), mw->rkey}, 8), 1, IBV_WC_RDMA_WRITE));
     fill(region.bytes(), kSeed);
     EXPECT_TRUE(refused(write({region.address(4096), old}, 8)));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(write({region.address(), mw->rkey}, 8))) << "the former range";
 }
 
@@ -247,9 +247,9 @@ TEST_F(MwCore, LengthZeroUnbinds)
     std::uint32_t old = mw->rkey;
     ASSERT_TRUE(bound(bind1(mw.get(), part(region, 0, 0, 0))));
     EXPECT_TRUE(refused(write({region.address(), mw->rkey}, 8)));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(write({region.address(), old}, 8)));
-    anew();
+    reconnect();
     EXPECT_TRUE(bound(unbind1(mw.get()))) << "again, and without a region";
     ASSERT_TRUE(bound(bind1(mw.get(), part(region, 0, 4096))));
     EXPECT_TRUE(is(write({region.address(), mw->rkey}, 8), 1, IBV_WC_RDMA_WRITE));
@@ -275,11 +275,11 @@ TEST_F(MwCore, Type1CannotBeInvalidated)
     ASSERT_TRUE(bound(bind1(mw.get(), part(region, 0, 4096))));
     b.qp->post(invalidate_wr(IBV_WR_LOCAL_INV, mw->rkey).id(50));
     EXPECT_TRUE(not_bound(b.send_cq.one()));
-    anew();
+    reconnect();
     b.qp->post_recv(4, {});
     a.qp->post(invalidate_wr(IBV_WR_SEND_WITH_INV, mw->rkey).id(1));
     EXPECT_TRUE(refused(a.send_cq.one()));
-    anew();
+    reconnect();
     EXPECT_TRUE(is(write({region.address(), mw->rkey}, 8), 1, IBV_WC_RDMA_WRITE)) << "still bound";
 }
 
@@ -302,9 +302,9 @@ TEST_F(MwCore, Type2KeepsItsIndex)
     Mw mw = alloc_mw(b.pd, IBV_MW_TYPE_2);
     Mw other = alloc_mw(b.pd, IBV_MW_TYPE_2);
     EXPECT_TRUE(not_bound(bind2(mw.get(), other->rkey, part(region, 0, 4096))));
-    anew();
+    reconnect();
     EXPECT_TRUE(not_bound(bind2(mw.get(), mw->rkey ^ 0x100, part(region, 0, 4096))));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(write({region.address(), other->rkey}, 8)));
 }
 
@@ -368,7 +368,7 @@ TEST_F(MwCore, LocalInvalidateClosesForGood)
     EXPECT_TRUE(refused(write({region.address(), rkey}, 8)));
     // All that can be guessed: every variant of the key.
     for (unsigned low = 0; low < 256; low += 51) {
-        anew();
+        reconnect();
         EXPECT_TRUE(
             refused(write({region.address(), variant(rkey, static_cast<std::uint8_t>(low))}, 8)));
     }

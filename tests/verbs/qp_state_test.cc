@@ -145,6 +145,35 @@ TEST_F(QpStateCore, InitToInitChangesItsAttributes)
     EXPECT_EQ(qp->query().qp_access_flags, unsigned(IBV_ACCESS_REMOTE_READ));
 }
 
+/// Programs hand one set of flags to ibv_reg_mr() and to ibv_modify_qp(). The QP has those that are
+/// about what its peer may do.
+TEST_F(QpStateCore, EveryAccessFlagOfMemoryIsTaken)
+{
+    constexpr unsigned kFlushGlobal = 1 << 8, kFlushPersistent = 1 << 9;
+    constexpr unsigned kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                 IBV_ACCESS_REMOTE_ATOMIC;
+    constexpr unsigned kOthers = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND |
+                                 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB |
+                                 kFlushGlobal | kFlushPersistent |
+                                 unsigned(IBV_ACCESS_RELAXED_ORDERING);
+
+    auto takes = [&](ibv_qp_type type, unsigned flags) {
+        auto qp = make(type);
+        Params params;
+        params.access = flags;
+        Transition t = init_transition(type, params);
+        EXPECT_EQ(qp->modify(t.attr, t.mask), 0) << flags;
+        EXPECT_EQ(qp->query().qp_access_flags, flags & kRemote) << flags;
+    };
+    for (ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
+        takes(type, kRemote | kOthers);
+        takes(type, IBV_ACCESS_REMOTE_READ | kOthers);
+        for (unsigned bit = 0; bit < 32; bit++)
+            if ((kRemote | kOthers) >> bit & 1)
+                takes(type, 1U << bit);
+    }
+}
+
 TEST_F(QpStateCore, BadValuesAreInvalid)
 {
     auto refuses = [&](ibv_qp_type type, ibv_qp_state from, Transition t) {

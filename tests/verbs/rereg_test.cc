@@ -51,7 +51,7 @@ TEST_F(ReregCore, TranslationMovesAndKeysStay)
     EXPECT_TRUE(all(after.bytes().first(77), 0));
     EXPECT_TRUE(all(after.bytes().subspan(77 + 9001), 0));
     EXPECT_TRUE(refused(write({address_of(after, 78), rkey}, 9001)));
-    anew();
+    reconnect();
     EXPECT_TRUE(refused(write({address_of(before, 10), rkey}, 8)));
     EXPECT_TRUE(all(before.bytes(), 0));
 }
@@ -79,7 +79,7 @@ TEST_F(ReregCore, AccessIsGivenAndTaken)
     EXPECT_TRUE(is(read(all_of_it, 8192), 1, IBV_WC_RDMA_READ));
     EXPECT_TRUE(all(local.bytes(0, 8192), 0));
     EXPECT_TRUE(refused(write(all_of_it, 8)));
-    anew();
+    reconnect();
     fill(local.bytes(), 1);
     // The pages were pinned for reading: they are pinned again.
     ASSERT_EQ(ibv_rereg_mr(mr.get(), kAccess, nullptr, nullptr, 0, kAllAccess), 0);
@@ -91,7 +91,7 @@ TEST_F(ReregCore, AccessIsGivenAndTaken)
               0);
     EXPECT_TRUE(written(write(all_of_it, 100)));
     EXPECT_TRUE(is_error(read(all_of_it, 8), 1, IBV_WC_REM_ACCESS_ERR));
-    anew();
+    reconnect();
     ASSERT_EQ(ibv_rereg_mr(mr.get(), kAccess, nullptr, nullptr, 0, 0), 0);
     fill(local.bytes(), 2);
     EXPECT_TRUE(refused(write(all_of_it, 8)));
@@ -277,7 +277,7 @@ TEST_F(ReregTest, NothingIsWrittenToTheOldMemoryAfterwards)
             std::chrono::microseconds(200 * round), [&] {
                 EXPECT_EQ(ibv_rereg_mr(mr.get(), kTranslation, nullptr, after.data(), 4096, 0), 0);
             });
-        anew();
+        reconnect();
     }
 }
 

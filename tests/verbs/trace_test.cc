@@ -85,6 +85,7 @@ TEST_F(TraceCore, PostPacketsAndCompletionsOfATransferAreSeen)
     EXPECT_GE(trace.count("rox_packet_in", {from, "opcode=0x11"}), 1U);
     EXPECT_EQ(trace.count("rox_completion", {from, "wr_id=777", "status=0"}), 1U);
     EXPECT_EQ(trace.count("rox_completion", {to, "wr_id=4242", "status=0", "byte_len=5000"}), 1U);
+    EXPECT_EQ(trace.count("rox_cq", {"depth=1"}), 2U);
     EXPECT_EQ(trace.count("rox_retry", {}), 0U);
 }
 

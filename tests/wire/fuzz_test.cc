@@ -36,12 +36,6 @@ constexpr std::size_t kSlot = 1024;
 constexpr std::size_t kReceives = 24;
 constexpr std::uint32_t kVictimQpn = 0x00f000;
 
-std::uint64_t number_from(const char *variable, std::uint64_t fallback)
-{
-    const char *text = std::getenv(variable);
-    return text && *text ? std::strtoull(text, nullptr, 0) : fallback;
-}
-
 /// Memory that the peer may reach, but for its edges.
 struct Prey {
     explicit Prey(const vt::End &end)
@@ -601,8 +595,8 @@ void Fuzz::bystanders_work()
 
 TEST_F(Fuzz, OthersDoNotNotice)
 {
-    const std::uint64_t seed = number_from("ROX_SEED", std::random_device{}());
-    const std::uint64_t packets = number_from("ROX_PACKETS", 20000);
+    const std::uint64_t seed = vt::variable_number("ROX_SEED", std::random_device{}());
+    const std::uint64_t packets = vt::variable_number("ROX_PACKETS", 20000);
     std::printf("ROX_SEED=%llu ROX_PACKETS=%llu\n", static_cast<unsigned long long>(seed),
                 static_cast<unsigned long long>(packets));
     RecordProperty("seed", std::to_string(seed));
@@ -613,7 +607,7 @@ TEST_F(Fuzz, OthersDoNotNotice)
     right.qp = std::make_unique<vt::Qp>(right.pd.get(), right.send_cq.get(), right.recv_cq.get());
     vt::connect(left.context, *left.qp, right.context, *right.qp);
     bystander = std::make_unique<Line>(right, peer);
-    bystander->share_the_wire();
+    bystander->skip_other_qps();
     make_victims();
 
     vt::Stopwatch watch;

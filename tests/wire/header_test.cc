@@ -196,12 +196,14 @@ TEST_P(Headers, FieldsThatDoNotMatter)
     received(with([](Packet &p) { p.fragment = 0; }));
 }
 
-// Congestion experienced (IP), FECN and BECN (BTH): the packet is as good as any (annex A17).
-// Whether a notification is sent is the receiver's choice; rox sends none.
+// Congestion experienced (IP), FECN and BECN (BTH): the packet is as good as any. Only the first
+// one is answered by a notification (annex A17; congestion_test.cc).
 TEST_P(Headers, CongestionMarks)
 {
-    for (std::uint8_t ecn : {1, 2, 3})
+    for (std::uint8_t ecn : {1, 2, 3}) {
         received(with([&](Packet &p) { p.tos = ecn; }));
+        EXPECT_EQ(peer.drain(), ecn == 3 ? 1U : 0U);
+    }
     received(with([](Packet &p) { p.fecn = true; }));
     received(with([](Packet &p) { p.becn = true; }));
     EXPECT_EQ(peer.drain(), 0U);
@@ -215,7 +217,8 @@ TEST_P(Headers, MigrationBit)
     EXPECT_EQ(line->qp.query().path_mig_state, IBV_MIG_MIGRATED);
 }
 
-// UDP: a checksum of 0 is none; one that is there must be right.
+// UDP: a checksum of 0 is none, over IPv6 too. UDP itself checks that of a short packet. Nobody
+// checks that of a longer one, because the ICRC covers all that it covers.
 TEST_P(Headers, UdpChecksum)
 {
     received(with([](Packet &p) { p.udp_checksum = true; }));
@@ -223,6 +226,21 @@ TEST_P(Headers, UdpChecksum)
         p.udp_checksum = true;
         p.udp_checksum_error = 0x0101;
     })});
+    Packet longer = good(200);
+    longer.udp_checksum = true;
+    longer.udp_checksum_error = 0x0101;
+    received(longer, 200);
+}
+
+// A single packet has no checksum over IPv4, and has one over IPv6 (RFC 6935, section 5).
+TEST_P(Headers, UdpChecksumOfOnePacket)
+{
+    if (datagrams()) {
+        received(good());
+        return;
+    }
+    line->send(good());
+    EXPECT_EQ(line->get().udp_checksum == 0, v4());
 }
 
 // Annex A17: no IP options, and no fragments.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// What the device sends again, towards a peer that keeps requests that come early and one that
-/// does not (Documentation/design.md, "Reliable transport"). On the wire both are as IBTA volume
-/// 1, 9.7.5, has them.
+/// What the device sends again, to a peer that keeps requests that come early, to one that does
+/// not, and to one of which it does not know (Documentation/design.md, "Loss recovery"). On the
+/// wire all are as IBTA volume 1, 9.7.5, has them.
 #include "lib/requester.h"
 
 #include "../verbs/lib/clock.h"
+#include "../verbs/lib/rdmatool.h"
 
 using namespace wire;
 using vt::is;
@@ -34,6 +35,23 @@ protected:
         begin();
     }
 
+    /// The peer shows that it keeps requests that come early. The round trip is long, so that the
+    /// device waits for the answer to its trial, on a busy machine, too.
+    void trusted(vt::Millis answer = 500ms)
+    {
+        slow(answer);
+        std::vector<Packet> packets = posted(10);
+        nak(packets[0].psn);
+        again(packets, 0, 0);
+        completed(1);
+    }
+    /// The same with a new QP.
+    void trusted_anew(const vt::Params &params, vt::Millis answer = 500ms)
+    {
+        anew(params);
+        trusted(answer);
+    }
+
     void nak(std::uint32_t at) { line->send(line->ack_of(at, answered, kNakSequence)); }
     /// One SEND of @p count packets, which all come; its packets.
     std::vector<Packet> posted(std::size_t count)
@@ -59,15 +77,15 @@ protected:
             ASSERT_TRUE(is(end.send_cq.one(), 1, IBV_WC_SEND));
     }
 
-    /// Makes the device take a round trip for something like a fifth of a second. READs are not
+    /// Makes the device take a round trip for something like 0.4 of @p answer. READs are not
     /// asked for again before the ACK timeout.
-    void slow()
+    void slow(vt::Millis answer = 500ms)
     {
         for (std::uint64_t id = 1; id <= 4; id++) {
             line->qp.post(SendWr::read({local.sge(0, 10)}, kRemote).id(id));
             Packet read = asking(kReadRequest, next, reth(kRemote.address, kRemote.rkey, 10));
             ASSERT_TRUE(line->gets(read));
-            std::this_thread::sleep_for(500ms);
+            std::this_thread::sleep_for(answer);
             line->send(
                 line->response(kReadOnly, read.psn, aeth(kNoCredits, ++answered), pattern(10, 1)));
             ASSERT_TRUE(is(end.send_cq.one(), id, IBV_WC_RDMA_READ));
@@ -75,11 +93,25 @@ protected:
         }
     }
 
+    /// For a round trip so long that a QP waits for what it expects on a busy machine, too.
+    static constexpr vt::Millis kFar = 2000ms;
+    static vt::Params far_params()
+    {
+        vt::Params params = calm();
+        params.timeout = static_cast<std::uint8_t>(vt::ack_timeout(22));
+        return params;
+    }
+    void far()
+    {
+        anew(far_params());
+        slow(kFar);
+    }
+
     /// So many gaps of which the peer tells, and which have closed by the next packet, bring
     /// nothing. False where that packet may have been too late for it.
     bool gaps_close(int gaps)
     {
-        constexpr auto kInTime = 50ms; // half of what slow() makes of half a round trip
+        constexpr auto kInTime = 50ms; // an eighth of what kFar makes of half a round trip
         for (int gap = 0; gap < gaps; gap++) {
             std::vector<Packet> packets = posted(30);
             vt::Stopwatch watch;
@@ -98,9 +130,93 @@ protected:
     std::uint32_t next = 0;
 };
 
+// Nothing is known of a peer at first. It gets the missing packet alone, and nothing new, until
+// its answer shows that it has the packets behind it. From then on only gaps are filled.
+TEST_F(RcRecovery, APeerThatKeepsIsKnownByItsAnswer)
+{
+    far();
+    std::vector<Packet> packets = posted(30);
+    nak(packets[4].psn);
+    again(packets, 4, 4);
+    line->qp.post(send(kMtu));
+    EXPECT_TRUE(line->silent());
+    line->send(line->ack_of(packets[19].psn, answered));
+    // Now the new one comes.
+    comes(message(false, next, kMtu));
+    next = psn_add(next, 1);
+    nak(packets[20].psn);
+    again(packets, 20, 23);
+    completed(2);
+    EXPECT_TRUE(line->silent());
+}
+
+// A peer that drops what comes early gets each packet from the missing one on, once and in order,
+// and new ones behind them. Its answers do not tell it from one that lacks the next packet, too.
+TEST_F(RcRecovery, APeerThatDropsGetsAllOnceAndNothingInBetween)
+{
+    far();
+    std::vector<Packet> packets = posted(40);
+    nak(packets[3].psn);
+    // Trials: one packet, then a burst, but half of what is outstanding at most.
+    again(packets, 3, 3);
+    line->qp.post(send(kMtu));
+    EXPECT_TRUE(line->silent());
+    line->send(line->ack_of(packets[3].psn, answered));
+    again(packets, 4, 39);
+    comes(message(false, next, kMtu));
+    next = psn_add(next, 1);
+    nak(packets[10].psn);
+    again(packets, 10, 24);
+    EXPECT_TRUE(line->silent());
+    line->send(line->ack_of(packets[24].psn, answered));
+    packets.push_back(message(false, psn_add(next, -1), kMtu).front());
+    comes({packets.begin() + 25, packets.end()});
+    EXPECT_TRUE(line->silent());
+    // The third NAK is not worth a trial.
+    nak(packets[30].psn);
+    comes({packets.begin() + 30, packets.end()});
+    EXPECT_TRUE(line->silent());
+    completed(2);
+}
+
+// What was sent again is lost again: the NAK for it, or silence, ends the trial.
+TEST_F(RcRecovery, ATrialThatIsLost)
+{
+    far();
+    std::vector<Packet> packets = posted(20);
+    nak(packets[3].psn);
+    again(packets, 3, 3);
+    nak(packets[3].psn);
+    again(packets, 3, 19);
+    completed(1);
+    packets = posted(20);
+    nak(packets[3].psn);
+    again(packets, 3, 10);
+    nak(packets[5].psn);
+    again(packets, 5, 19);
+    completed(1);
+    // A few are not worth a trial.
+    packets = posted(8);
+    nak(packets[1].psn);
+    comes({packets.begin() + 1, packets.end()});
+    completed(1);
+    // Without an ACK timeout, and with one retry for the NAK.
+    vt::Params params = calm();
+    params.timeout = 0;
+    params.retry_cnt = 1;
+    anew(params);
+    packets = posted(20);
+    nak(packets[3].psn);
+    again(packets, 3, 3);
+    again(packets, 3, 19); // after silence
+    completed(1);
+    EXPECT_TRUE(line->silent());
+}
+
 // From the missing one on, not many, and no more until there is an answer.
 TEST_F(RcRecovery, AGapIsFilledAndNotAllRepeated)
 {
+    trusted();
     std::vector<Packet> packets = posted(30);
     nak(packets[4].psn);
     again(packets, 4, 7);
@@ -116,6 +232,7 @@ TEST_F(RcRecovery, AGapIsFilledAndNotAllRepeated)
 // The peer gets no farther than what was sent again: by a NAK, or by an ACK if nothing follows.
 TEST_F(RcRecovery, ALongerGapIsFilledInLargerPieces)
 {
+    trusted();
     std::vector<Packet> packets = posted(40);
     nak(packets[4].psn);
     again(packets, 4, 7);
@@ -137,6 +254,7 @@ TEST_F(RcRecovery, ALongerGapIsFilledInLargerPieces)
 // The gap goes over the ends of messages.
 TEST_F(RcRecovery, GapsOfSmallMessages)
 {
+    trusted();
     std::vector<Packet> packets;
     for (int i = 0; i < 9; i++)
         packets.push_back(posted(1).front());
@@ -185,8 +303,7 @@ TEST_F(RcRecovery, AGapThatClosesByItselfIsNotFilled)
     constexpr int kTries = 5;
     bool in_time = false;
     for (int tries = 0; tries < kTries && !in_time && !HasFailure(); tries++) {
-        anew(calm());
-        slow();
+        trusted_anew(far_params(), kFar);
         in_time = gaps_close(3);
     }
     ASSERT_TRUE(in_time) << "never";
@@ -199,8 +316,9 @@ TEST_F(RcRecovery, AGapThatClosesByItselfIsNotFilled)
 }
 
 // One that never has more than what was sent again has dropped the rest: it gets all of it.
-TEST_F(RcRecovery, APeerThatDropsGetsAll)
+TEST_F(RcRecovery, APeerThatDropsLosesTrust)
 {
+    trusted();
     std::vector<Packet> packets = posted(200);
     std::size_t from = 0;
     for (std::size_t count : {4, 8, 16, 32, 64}) {
@@ -222,6 +340,7 @@ TEST_F(RcRecovery, APeerThatDropsGetsAll)
 // Where packets overtake each other, what was sent again may be what asks for the ACK.
 TEST_F(RcRecovery, AcknowledgesThatEndThereProveNothing)
 {
+    trusted();
     std::vector<Packet> packets = posted(200);
     nak(packets[0].psn);
     std::size_t from = 0;
@@ -251,6 +370,57 @@ TEST_F(RcRecovery, ReadsAreAskedForAgain)
     comes(packets);
     line->send(line->response(kReadOnly, read.psn, aeth(kNoCredits, ++answered), pattern(10, 1)));
     ASSERT_TRUE(is(end.send_cq.one(), 1, IBV_WC_RDMA_READ));
+    completed(1);
+}
+
+// The ICRC covers the IPv4 ID. Something that cuts frames into packets with other IDs than Linux
+// spoils all but the first packet of each. The device then sends packets one by one, which a UDP
+// checksum of 0 shows (Headers.UdpChecksumOfOnePacket).
+TEST_F(RcRecovery, FramesThatAreCutWithOtherIdsAreGivenUp)
+{
+    constexpr std::size_t kCount = 40;
+    constexpr int kRounds = 200;
+    const auto given_up = [] {
+        return vt::port_counter(vt::device_a(), "tx_segmentation_given_up");
+    };
+    const std::uint64_t before = given_up();
+    vt::Params params = calm();
+    params.retry_cnt = 7;
+    anew(params);
+    line->qp.post(send(kCount * kMtu));
+    std::uint32_t lacks = next;
+    next = psn_add(next, kCount);
+    bool spoilt = false; // no more packets of a frame until the next NAK
+    int rounds = 0;
+    while (lacks != next && rounds < kRounds) {
+        std::optional<Received> got = peer.receive(20ms);
+        if (!got) {
+            nak(lacks);
+            spoilt = false;
+            rounds++;
+        } else if (got->packet.psn == lacks && !(spoilt && got->udp_checksum != 0)) {
+            spoilt = got->udp_checksum != 0;
+            lacks = psn_add(lacks, 1);
+        }
+    }
+    EXPECT_EQ(lacks, next) << rounds << " rounds";
+    EXPECT_EQ(given_up() - before, 1U);
+    completed(1);
+    line->qp.post(send(kCount * kMtu));
+    lacks = next;
+    next = psn_add(next, kCount);
+    // The losses have made the window small.
+    for (rounds = 0; lacks != next && rounds < kRounds;) {
+        std::optional<Received> got = peer.receive(20ms);
+        if (!got) {
+            line->send(line->ack_of(psn_add(lacks, -1), answered));
+            rounds++;
+            continue;
+        }
+        EXPECT_EQ(got->udp_checksum, 0);
+        if (got->packet.psn == lacks)
+            lacks = psn_add(lacks, 1);
+    }
     completed(1);
 }
 

@@ -1,40 +1,50 @@
 /* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause */
 /*
- * What the rox kernel module and its user-space provider share: the rings that
- * both map, the entries in them, and the driver's part of create responses.
+ * The ABI between the rox kernel module and its user-space provider: the rings
+ * that both map, their entries, and the driver's part of uverbs requests and
+ * responses.
  *
- * Every structure has the same layout for 32-bit and 64-bit programs. All
+ * Every structure has the same layout in 32-bit and 64-bit programs. All
  * values are in host byte order unless their type says otherwise.
+ *
+ * Requests and responses grow at their end. Module and provider accept shorter
+ * and longer ones than their own; missing members are 0. Commands without a
+ * structure here have no driver's part. Documentation/abi.md says how the ABI
+ * grows.
  */
 #ifndef RDMA_USER_ROX_ABI_H
 #define RDMA_USER_ROX_ABI_H
 
+#include <linux/ioctl.h>
 #include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
+/* Changes only if a provider of one version cannot work with a module of the other. */
 #define ROX_ABI_VERSION 1
 
 /*
- * driver_id of rox in RDMA_NLDEV / ib_uverbs_ioctl_hdr. No driver of the kernel
- * uses it; the provider recognises the device by it.
+ * driver_id of rox in RDMA_NLDEV and ib_uverbs_ioctl_hdr, by which the provider
+ * recognises its devices. No driver in the kernel has this ID.
  */
 #define ROX_DRIVER_ID 0x726f78
 
-/* Bytes that producer, consumer and flags are apart, so that they do not share a cache line. */
+/* Bytes from producer to consumer and from there to flags: each has its own cache line. */
 #define ROX_CACHE_LINE 64
 
 /**
  * struct rox_ring_ctrl - the shared indices of one ring
- * @producer: number of entries ever added, modulo 2^32; written by the side
- *            that adds entries, with release semantics
- * @consumer: number of entries ever taken, modulo 2^32; written by the side
- *            that takes entries, with release semantics
+ * @producer: number of entries ever added, modulo 2^32; written by the
+ *            producer, with release semantics
+ * @consumer: number of entries ever taken, modulo 2^32; written by the
+ *            consumer, with release semantics
  * @flags: enum rox_ring_flags
  *
- * Entry i of the ring is at (i & (entries - 1)) * stride. The ring is empty
- * when @producer == @consumer and full when @producer - @consumer == entries.
- * For SQ, RQ and SRQ the program produces and the kernel consumes; for a CQ it
- * is the other way round. An index that the peer cannot have written (more
- * entries than the ring has) is treated as an error of the ring's owner.
+ * The program is the producer of an SQ, RQ or SRQ, the kernel that of a CQ. The
+ * other one is the consumer. Entry i of the ring starts (i & (entries - 1)) *
+ * stride bytes after entry 0. An entry may be longer than its structure here;
+ * the rest is reserved. The ring is empty when @producer == @consumer and full
+ * when @producer - @consumer == entries. A larger difference is invalid: the
+ * QP, SRQ or CQ of the ring fails.
  */
 struct rox_ring_ctrl {
 	__u32 producer;
@@ -47,19 +57,19 @@ struct rox_ring_ctrl {
 
 /**
  * enum rox_ring_flags - bits of struct rox_ring_ctrl.flags
- * @ROX_RING_NEED_WAKEUP: SQ and RQ, written by the kernel only. The consumer
- *	sleeps: after publishing entries the program must ring the doorbell.
- *	The program stores @producer, issues a full barrier, then loads flags.
- *	The doorbell is the uverbs command POST_SEND (for an SQ) or POST_RECV
- *	(for an RQ) with no work requests.
+ * @ROX_RING_NEED_WAKEUP: SQ and RQ, written by the kernel only. The kernel
+ *	sleeps: after adding entries the program must ring the doorbell. The
+ *	program stores @producer, issues a full barrier, then loads flags. The
+ *	doorbell is ROX_DOORBELL_RING, or the uverbs command POST_SEND (for an
+ *	SQ) or POST_RECV (for an RQ) without work requests.
  * @ROX_RING_ARM_SOLICITED: CQ, set by the program with an atomic OR, cleared
  *	by the kernel with an atomic exchange when it raises the event. Asks for
  *	an event at the next solicited or unsuccessful completion.
  * @ROX_RING_ARM_NEXT: as above, at the next completion of any kind.
  * @ROX_RING_ERROR: CQ, written by the kernel: the CQ has overflowed or its
- *	indices were corrupted; no further entry will be added.
+ *	indices are invalid; the kernel adds no further entry.
  *
- * A program that arms a CQ issues a full barrier after it and polls once more.
+ * After a program has armed a CQ, it issues a full barrier and polls once more.
  */
 enum rox_ring_flags {
 	ROX_RING_NEED_WAKEUP	= 1U << 0,
@@ -81,12 +91,12 @@ struct rox_sge {
 };
 
 /**
- * struct rox_bind - what a memory window is bound to
- * @addr: first address, as work requests name it in the memory region
+ * struct rox_bind - binding of a memory window
+ * @addr: first address of the window, as an address in the memory region
  * @length: bytes; 0 unbinds a window of type 1
- * @mr_lkey: the memory region; not looked at if @length is 0
- * @mw_rkey: the window, by any key that it has had
- * @new_rkey: its key from now on; only the lower 8 bits may differ
+ * @mr_lkey: key of the memory region; ignored if @length is 0
+ * @mw_rkey: any key that the window has had; its upper 24 bits name the window
+ * @new_rkey: key of the window after the bind; only the lower 8 bits may differ
  * @access: enum ibv_access_flags
  */
 struct rox_bind {
@@ -100,19 +110,23 @@ struct rox_bind {
 
 /**
  * struct rox_send_wqe - header of an entry of the send queue, 64 bytes
- * @wr_id: given back in the completion
+ * @wr_id: returned in the completion
  * @opcode: enum ib_uverbs_wr_opcode
- * @send_flags: enum ibv_send_flags (IB_UVERBS_SEND_*)
+ * @send_flags: enum ibv_send_flags: FENCE, SIGNALED, SOLICITED, INLINE
  * @num_sge: elements in the SGE list that follows; 0 if @send_flags has INLINE
- * @inline_len: bytes of payload that follow if @send_flags has INLINE
- * @xrc_srqn: XRC: number of the peer's SRQ, for every opcode
- * @ex: immediate data (big endian, as given) or rkey to invalidate (host order)
+ * @inline_len: bytes of payload that follow if @send_flags has INLINE, else 0
+ * @xrc_srqn: XRC: number of the peer's SRQ, for every opcode; else 0
+ * @ex: immediate data (big endian) or rkey to invalidate (host order)
  * @rdma: READ, WRITE, ATOMIC and ATOMIC_WRITE work requests. @rdma.compare_add and
- *	@rdma.swap as in ibv_send_wr.wr.atomic
- * @ud: UD work requests. @ud.ah is the index that create_ah returned. @ud.pkey_index
- *	is for the GSI QP only (kernel use): other QPs send with their own P_Key
+ *	@rdma.swap are those of ibv_send_wr.wr.atomic
+ * @ud: UD work requests. @ud.ah is the index that CREATE_AH returned. @ud.pkey_index
+ *	is used for the kernel's GSI QP only; programs store 0. All other QPs send with
+ *	the P_Key of the QP
  *
- * Followed by @num_sge struct rox_sge, or by @inline_len bytes.
+ * Followed by @num_sge struct rox_sge, or by @inline_len bytes. Members with
+ * reserved in their names are 0. A WQE completes with IB_WC_LOC_QP_OP_ERR if the
+ * kernel does not know its opcode, a flag or a bit of @bind.access, or if a
+ * reserved member is not 0.
  */
 struct rox_send_wqe {
 	__aligned_u64 wr_id;
@@ -147,9 +161,9 @@ struct rox_send_wqe {
 
 /**
  * struct rox_recv_wqe - header of an entry of a receive queue or SRQ, 16 bytes
- * @wr_id: given back in the completion
+ * @wr_id: returned in the completion
  * @num_sge: elements in the SGE list that follows
- * @reserved: 0
+ * @reserved: 0; otherwise the receive completes with IB_WC_LOC_QP_OP_ERR
  */
 struct rox_recv_wqe {
 	__aligned_u64 wr_id;
@@ -158,13 +172,13 @@ struct rox_recv_wqe {
 };
 
 /**
- * enum rox_packet_type - what the receive completions of a program's UD QP have as service level
+ * enum rox_packet_type - values of rox_cqe.sl in receive completions of a program's UD QP
  * @ROX_PACKET_IPV6: the GRH is an IPv6 header
  * @ROX_PACKET_IPV4: the GRH is 20 bytes of 0 and an IPv4 header
  * @ROX_PACKET_UDP: a flag: RoCE v2
  *
- * RoCE v2 has no service level on the wire. NICs tell the kind of packet in its
- * place (those of NVIDIA do), and programs tell the GRH's form by it (UCX does).
+ * RoCE v2 has no service level on the wire. Adapters (mlx5) report the packet type
+ * in its place, from which programs (UCX) learn the format of the GRH.
  */
 enum rox_packet_type {
 	ROX_PACKET_IPV6 = 1,
@@ -175,7 +189,7 @@ enum rox_packet_type {
 /**
  * struct rox_cqe - an entry of a completion queue, 64 bytes
  * @wr_id: of the work request
- * @timestamp: CLOCK_MONOTONIC raw hardware clock in ns, if the CQ was created with
+ * @timestamp: CLOCK_MONOTONIC_RAW in ns, if the CQ was created with
  *	ROX_CQ_TIMESTAMP, else 0
  * @wallclock: CLOCK_REALTIME in ns, if the CQ was created with ROX_CQ_TIMESTAMP, else 0
  * @status: enum ib_wc_status (the same values as enum ibv_wc_status)
@@ -184,16 +198,16 @@ enum rox_packet_type {
  * @ex: immediate data (big endian) or the invalidated rkey
  * @qp_num: number of the local QP
  * @src_qp: receive completions of UD: number of the sender's QP
- * @sq_consumer: send completions: the SQ's consumer index behind the completed
- *	WQE. Its place in the ring, and those of unsignalled WQEs before it, are
- *	outstanding until the program has polled this
+ * @sq_consumer: send completions: the SQ's consumer index after the completed
+ *	WQE. The ring entries of this WQE and of unsignaled WQEs before it are in
+ *	use until the program has polled this completion
  * @wc_flags: enum ibv_wc_flags
  * @vendor_err: 0, or details of an error
- * @pkey_index: receive completions of UD and GSI: the entry of the P_Key table that let
- *	the packet in
+ * @pkey_index: receive completions of UD and GSI: index of the P_Key table entry that
+ *	matched the packet's P_Key
  * @sl: service level; receive completions of UD: enum rox_packet_type
  * @network_hdr_type: UD and GSI: enum rdma_network_type of the packet (kernel use)
- * @vlan_id: GSI: VLAN of the netdev that got the packet, 0 if none (kernel use)
+ * @vlan_id: GSI: VLAN of the netdev that received the packet, 0 if none (kernel use)
  * @reserved: 0
  */
 struct rox_cqe {
@@ -222,7 +236,7 @@ struct rox_cqe {
 };
 
 /**
- * struct rox_ring_desc - where a ring lies in its mapping
+ * struct rox_ring_desc - location of a ring in its mapping
  * @ctrl_offset: byte offset of struct rox_ring_ctrl
  * @entries_offset: byte offset of entry 0
  * @entries: a power of two, or 0 if there is no such ring
@@ -246,44 +260,129 @@ struct rox_mapping {
 };
 
 /**
+ * enum rox_features - bits of @features below
+ * @ROX_FEATURE_DOORBELL: ROX_OBJECT_DOORBELL exists; in a response only
+ * @ROX_FEATURE_NO_ENGINE: the kernel never polls the SQs of the context: each post that finds
+ *	ROX_RING_NEED_WAKEUP needs a doorbell. The provider sets it for a program that asks for that
+ */
+enum rox_features {
+	ROX_FEATURE_DOORBELL = 1U << 0,
+	ROX_FEATURE_NO_ENGINE = 1U << 1,
+};
+
+/**
+ * struct rox_alloc_ucontext_req - driver part of the GET_CONTEXT request (may be absent)
+ * @features: enum rox_features that the provider supports. The kernel
+ *	ignores bits that it does not know
+ * @flags: features that the provider requires; no bit is defined. The kernel
+ *	refuses bits that it does not know (EINVAL)
+ * @reserved: 0
+ */
+struct rox_alloc_ucontext_req {
+	__aligned_u64 features;
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
  * struct rox_alloc_ucontext_resp - driver part of the GET_CONTEXT response
  * @abi_version: ROX_ABI_VERSION
  * @max_inline: the largest inline payload of a QP, in bytes
+ * @features: features that the kernel supports, bits as in the request. The
+ *	provider ignores bits that it does not know. A feature that both support
+ *	is in use
  */
 struct rox_alloc_ucontext_resp {
 	__u32 abi_version;
 	__u32 max_inline;
+	__aligned_u64 features;
 };
 
-/** struct rox_create_ah_resp - driver part of the CREATE_AH response */
+/*
+ * A doorbell of the context, an object of the uverbs ioctl. ROX_METHOD_DOORBELL_ALLOC makes a file
+ * descriptor, ROX_ATTR_DOORBELL_FD, with O_CLOEXEC. Who closes it destroys the object.
+ */
+enum rox_objects {
+	ROX_OBJECT_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum rox_doorbell_methods {
+	ROX_METHOD_DOORBELL_ALLOC = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum rox_doorbell_attrs {
+	ROX_ATTR_DOORBELL_FD = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/**
+ * enum rox_doorbell_bits - the argument of ROX_DOORBELL_RING, which is no pointer
+ * @ROX_DOORBELL_QPN: mask: number of the QP
+ * @ROX_DOORBELL_RECV: the RQ has new entries, else the SQ has
+ */
+enum rox_doorbell_bits {
+	ROX_DOORBELL_QPN = 0xffffff,
+	ROX_DOORBELL_RECV = 1U << 24,
+};
+
+/*
+ * The only ioctl of a doorbell. Errors: EINVAL: unknown bits, or a QP that is not of the
+ * doorbell's context; EIO: the context or the device is gone; EPERM: the process did not make the
+ * doorbell, but has it by fork() or from another one; ENOTTY: another ioctl.
+ */
+#define ROX_DOORBELL_RING _IO(0x1b, 0x80)
+
+/**
+ * struct rox_create_ah_resp - driver part of the CREATE_AH response
+ * @ah: index by which WQEs name the address handle
+ * @reserved: 0
+ */
 struct rox_create_ah_resp {
 	__u32 ah;
 	__u32 reserved;
 };
 
+/**
+ * enum rox_cq_flags - bits of struct rox_create_cq_req.flags
+ * @ROX_CQ_TIMESTAMP: completions have @timestamp and @wallclock
+ */
 enum rox_cq_flags {
 	ROX_CQ_TIMESTAMP = 1U << 0,
 };
 
 /**
  * struct rox_create_cq_req - driver part of the CREATE_CQ request (may be absent)
- * @flags: enum rox_cq_flags
+ * @flags: enum rox_cq_flags; other bits are refused (EINVAL)
+ * @reserved: 0
  */
 struct rox_create_cq_req {
 	__u32 flags;
 	__u32 reserved;
 };
 
-/** struct rox_create_cq_resp - driver part of the CREATE_CQ and RESIZE_CQ responses */
+/**
+ * struct rox_create_cq_resp - driver part of the CREATE_CQ and RESIZE_CQ responses
+ * @map: the mapping that contains the ring
+ * @cq: location of the ring in it
+ */
 struct rox_create_cq_resp {
 	struct rox_mapping map;
 	struct rox_ring_desc cq;
 };
 
 /**
+ * struct rox_create_srq_req - driver part of the CREATE_SRQ request (may be absent)
+ * @flags: no bit is defined; all are refused (EINVAL)
+ * @reserved: 0
+ */
+struct rox_create_srq_req {
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
  * struct rox_create_srq_resp - driver part of the CREATE_SRQ response
- * @map: where the ring is to be had
- * @rq: where it lies there
+ * @map: the mapping that contains the ring
+ * @rq: location of the ring in it
  * @srq_num: XRC: as in the common part of the response, else 0
  * @reserved: 0
  */
@@ -296,14 +395,34 @@ struct rox_create_srq_resp {
 
 /**
  * struct rox_modify_srq_req - driver part of the MODIFY_SRQ request
- * @resp_addr: user address of a struct rox_create_srq_resp; filled when the
- *	SRQ was resized (MODIFY_SRQ has no response of its own)
+ * @resp_addr: user address of a struct rox_create_srq_resp, which the kernel
+ *	writes after a resize (MODIFY_SRQ has no response of its own)
+ * @resp_len: size of the buffer at @resp_addr; 0 stands for a structure that
+ *	ends with the reserved word after @srq_num
+ * @reserved: 0
  */
 struct rox_modify_srq_req {
 	__aligned_u64 resp_addr;
+	__u32 resp_len;
+	__u32 reserved;
 };
 
-/** struct rox_create_qp_resp - driver part of the CREATE_QP response */
+/**
+ * struct rox_create_qp_req - driver part of the CREATE_QP request (may be absent)
+ * @flags: no bit is defined; all are refused (EINVAL)
+ * @reserved: 0
+ */
+struct rox_create_qp_req {
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
+ * struct rox_create_qp_resp - driver part of the CREATE_QP response
+ * @map: the mapping that contains the rings
+ * @sq: location of the send queue in it
+ * @rq: location of the receive queue in it
+ */
 struct rox_create_qp_resp {
 	struct rox_mapping map;
 	struct rox_ring_desc sq;

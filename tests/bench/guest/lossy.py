@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Goodput through a bad network: netem on both ends, so each condition holds both ways.
+"""Goodput through a bad network: netem on both ends, for both directions.
 
-A frame that is cut into packets behind netem is lost as a whole, which is not what a network does. So
-it is cut before, unless the measurement wants to show the difference."""
+netem drops a frame with several segments as a whole, unlike a real network. So frames are segmented
+before netem, unless the measurement is about the difference."""
 
 import json
 
 from .programs import MIB, attempts, iperf, perftest
 from .sides import Failed
 
-# What rox says of a run, for whoever wants to know where its time went.
+# Counters of rox that explain the result of a run.
 COUNTERS = ("tx_packets", "retransmitted_packets", "packet_seq_err", "local_ack_timeout_err",
             "rnr_nak_retry_err")
+FRAMES = ("rx_packets", "rx_bursts")
+FRAMES_MESSAGES = 200
 
 
 def tc(end, netdev, *arguments):
@@ -21,13 +23,13 @@ def tc(end, netdev, *arguments):
 
 
 def frames(end, netdev, peer, whole):
-    """Is what passes netem many packets at once? Then all of them are lost together."""
+    """True if netem sees frames of many packets, which are lost together."""
     if peer == "rox":
         command = f"echo {'NY'[whole]} >/sys/module/rox/parameters/gso"
     elif peer == "tcp":
         command = f"ethtool -K {netdev} gso {('off', 'on')[whole]}"
         if whole:
-            # A netdev without that never has it.
+            # A netdev without that offload never has it enabled.
             command += f" || ethtool -k {netdev} | grep -q '^scatter-gather: off'"
     else:
         return
@@ -36,11 +38,21 @@ def frames(end, netdev, peer, whole):
         raise Failed(f"{command}: {text}")
 
 
-def counters(end):
+def counters(end, names=COUNTERS):
     status, text = end.side.run("rdma", "-j", "statistic", "show", "link", end.device)
     if status:
         raise Failed(f"rdma statistic: {text}")
-    return {name: json.loads(text)[0][name] for name in COUNTERS}
+    return {name: json.loads(text)[0][name] for name in names}
+
+
+def measure_frames(ends, _peer, what, _pace):
+    """Packets in a frame that the server's device receives."""
+    before = counters(ends[0], FRAMES)
+    attempts(lambda: perftest(ends, "rox", dict(what, test="write_bw"), FRAMES_MESSAGES))
+    packets, frames_seen = (after - before[name] for name, after in counters(ends[0], FRAMES).items())
+    if not frames_seen:
+        raise Failed("rox has received no frame")
+    return {"value": packets / frames_seen}
 
 
 def goodput(ends, peer, what, seconds):
@@ -65,7 +77,7 @@ def measure_goodput(ends, peer, what, pace, network):
             tc(end, netdev, "replace", "netem", *what["netem"].split())
         return attempts(lambda: goodput(ends, peer, what, round(pace.seconds)))
     except Failed as failure:
-        # That is for us to mend, but what others cannot bear is a result.
+        # A failure of rox is an error of the run; a failure of a peer is a result.
         if peer != "rxe":
             raise
         return {"value": 0.0, "ended": str(failure)[-300:]}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The peers' namespaces, netdevs and RDMA links, and who talks to whom over them.
+"""The peers' namespaces, netdevs, RDMA links and connections.
 
-Each peer has a veth pair of its own, so that no one's hooks see another one's packets, and both
-ends are in namespaces, except that rdma_rxe knows the first namespace only.
+Each peer has its own veth pair, so that its hooks see no packets of others. Both ends are in
+namespaces, except for rdma_rxe, which works in the initial namespace only.
 """
 
 import subprocess
@@ -12,6 +12,8 @@ from .sides import Failed, Local
 
 MTU = "9000"
 MODULE = {"rox": "rox", "rxe": "rdma_rxe"}
+# Connections whose server and client have devices of different kinds.
+MIXED = {"mixed": ("rox", "rxe")}
 
 
 def run(*command):
@@ -23,7 +25,7 @@ def run(*command):
 
 
 def insert(side, peer, siw):
-    """Loads a peer's module; siw's is given by its path, the others know where they are."""
+    """Loads a peer's module: siw's by its path, the others by name."""
     if peer == "siw":
         commands = [["modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"], ["insmod", siw]]
     else:
@@ -43,7 +45,7 @@ def add_link(side, peer, device, netdev):
         return
     wanted = ("for i in $(seq 50); do grep -qs ^0000:0000:0000:0000:0000:ffff: "
               f"/sys/class/infiniband/{device}/ports/1/gids/* && exit; sleep 0.1; done; exit 1")
-    # The first namespace sees the devices of all.
+    # All RDMA devices are visible in the initial namespace.
     first = Local() if isinstance(side, Local) else side
     if first.run("sh", "-c", wanted)[0]:
         raise Failed(f"{device} has no GID for its IPv4 address")
@@ -93,7 +95,7 @@ class OneGuest:
         time.sleep(0.2)
 
     def pair(self, setting, peer):
-        """The server's and the client's end."""
+        """The ends of server and client."""
         if peer == "limit":
             here = End(Local(), None)
             return here, here
@@ -117,8 +119,8 @@ class OneGuest:
 
 
 class OneAtATime:
-    """One netdev for each end, so that only one peer is there at a time: rdma_rxe holds rox' UDP
-    port as long as it is loaded, and the other way round."""
+    """A netdev for each end, which only one peer uses at a time: rdma_rxe owns the UDP port of rox as
+    long as it is loaded, and the other way round."""
 
     def __init__(self, ends, netdevs, siw):
         self.ends = ends
@@ -139,23 +141,28 @@ class OneAtATime:
         return self.joined
 
     def device(self, _number, peer):
-        """What the RDMA device of an end is called."""
+        """The name of the RDMA device of an end."""
         return f"{peer}0"
 
     def enter(self, peer):
-        for number, (end, netdev) in enumerate(zip(self.ends, self.joined)):
-            insert(end.side, peer, self.siw)
-            end.device = self.device(number, peer)
-            add_link(end.side, peer, end.device, netdev)
         self.present = peer
+        for number, (end, netdev, kind) in enumerate(zip(self.ends, self.joined, self.kinds())):
+            insert(end.side, kind, self.siw)
+            end.device = self.device(number, kind)
+            add_link(end.side, kind, end.device, netdev)
+
+    def kinds(self):
+        """The kinds of the RDMA devices at both ends."""
+        return MIXED.get(self.present, (self.present, self.present))
 
     def leave(self):
         if self.present:
             for end in self.ends:
-                end.side.run("rdma", "link", "delete", end.device)
+                if end.device:
+                    end.side.run("rdma", "link", "delete", end.device)
                 end.device = None
-            for end in self.ends:
-                end.side.run("modprobe", "-r", MODULE.get(self.present, "siw"))
+            for end, kind in zip(self.ends, self.kinds()):
+                end.side.run("modprobe", "-r", MODULE.get(kind, "siw"))
         self.present = None
 
     def others_cpu(self):
@@ -166,8 +173,8 @@ class OneAtATime:
 
 
 class FirstNamespace(OneAtATime):
-    """The setting "first": both ends of a veth pair in the first namespace, as rdma_rxe knows no
-    other. What is sent to the other end's address goes over the wire, although it is local."""
+    """The setting "first": both ends of a veth pair in the initial namespace, the only one in which
+    rdma_rxe works. Packets for the other end's address go over the pair although it is local."""
 
     def __init__(self, siw):
         netdevs, addresses = ("first0", "first1"), ("10.0.9.1", "10.0.9.2")
@@ -195,10 +202,31 @@ class FirstNamespace(OneAtATime):
 
 
 class TwoGuests(OneAtATime):
-    """The setting "pair": each end in a guest of its own."""
+    """The settings "pair" and "tap": each end in a guest of its own."""
 
     def __init__(self, siw, remote, address, other, netdev):
         super().__init__((End(remote, other), End(Local(), address)), (netdev, netdev), siw)
+
+    def prepare(self, uso, queues):
+        """Switches UDP segmentation of both cards on or off, and all of their queues on."""
+        commands = []
+        if uso is not None:
+            commands.append(["ethtool", "-K", self.joined[0], "tx-udp-segmentation", "on" if uso else "off"])
+        if queues and queues > 1:
+            commands.append(["ethtool", "-L", self.joined[0], "combined", str(queues)])
+        for end in self.ends:
+            for command in commands:
+                status, text = end.side.run(*command)
+                if status:
+                    raise Failed(f"{' '.join(command)} ended with {status}: {text}")
+            if uso is not None:
+                self.check_uso(end, "on" if uso else "off")
+
+    def check_uso(self, end, wanted):
+        """ethtool ends with 0 although a feature stays as it was."""
+        shown = end.side.run("ethtool", "-k", self.joined[0])[1]
+        if f"tx-udp-segmentation: {wanted}" not in shown:
+            raise Failed(f"UDP segmentation cannot be switched {wanted}: QEMU 8.2 and Linux 6.2 are needed")
 
     def others_cpu(self):
         return self.ends[0].side.cpu_seconds()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The programs that measure, and what of their output is the figure."""
+"""The measuring programs, and the parsing of their output."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ QPERF = re.compile(r"^\s+(\w+)\s+=\s+([\d.,]+) (\S+)\s*$", re.M)
 UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6}
 MIB = 1 << 20
 ATTEMPTS = 4
-CPU_TIMES = 3                   # how much longer a run is that CPU time is taken of
+CPU_TIMES = 3                   # runs for CPU time are this many times longer
 
 
 def both(ends, server, client, port):
@@ -34,7 +34,8 @@ def both(ends, server, client, port):
 
 
 def attempts(work):
-    """perftest may fail to measure the clock, and with -R come before its server's listener."""
+    """True for failures of perftest itself: it cannot calibrate the clock, or with -R connects before its
+    server listens."""
     for left in reversed(range(ATTEMPTS)):
         try:
             return work()
@@ -65,12 +66,12 @@ def perftest(ends, peer, what, count):
 
 
 class Pace:
-    """How many messages make a run of the wanted length; learned from run to run."""
+    """How many messages a run of the wanted duration needs, learned from earlier runs."""
 
     def __init__(self, seconds):
         self.seconds = seconds
         self.known = {}                 # key -> seconds for one message
-        self.factor = {}                # peer -> how far the guess was off
+        self.factor = {}                # peer -> error of the guess
 
     @staticmethod
     def guess(what):
@@ -91,7 +92,7 @@ class Pace:
 
 
 def measure_perftest(ends, peer, what, pace):
-    """One sample; a run that was far too short only teaches how long one has to be."""
+    """Takes one sample. A run that was far too short is only used to learn the number of messages."""
     key = (peer, what["setting"], what["test"], what["size"], what["qps"], what["service"])
     for again in (True, False):
         count = pace.count(key, peer, what)
@@ -101,7 +102,7 @@ def measure_perftest(ends, peer, what, pace):
             halves = 1 if what["test"].startswith("read") else 2
             each = halves * row[5] * 1e-6
         else:
-            # Of small messages the rate has more digits than the bandwidth.
+            # For small messages the rate has more digits than the bandwidth.
             small = what["size"] <= 4096
             sample = {"value": row[4] * 1e6 * what["size"] / MIB if small else row[3],
                       "peak": row[2], "rate": row[4] * 1e6}
@@ -117,16 +118,16 @@ def measure_perftest(ends, peer, what, pace):
 
 
 def spending(network, work):
-    """The CPU seconds of all guests while it works, and what it returns."""
+    """Calls a function. Returns the CPU seconds of all guests meanwhile, and its result."""
     before = cpu_seconds() + network.others_cpu()
     result = work()
     return cpu_seconds() + network.others_cpu() - before, result
 
 
 def measure_cpu(ends, peer, what, pace, network):
-    """CPU seconds of all CPUs per GiB: what a long run takes more than a short one.
+    """CPU seconds of all CPUs per GiB: the difference of a long and a short run.
 
-    The programs sleep until completions come (-e); what they need to start is in both runs.
+    The programs sleep until completions come (-e). The cost of starting them is in both runs.
     """
     tool = dict(what, test=what["test"].removesuffix("_cpu"), options=["-e"])
     key = (peer, what["setting"], what["test"], what["size"], what["qps"], what["service"])
@@ -137,7 +138,7 @@ def measure_cpu(ends, peer, what, pace, network):
         pace.learn(key, peer, tool, seconds / count)
         return spent, seconds
 
-    # Starting costs as much as some tenths of a second of traffic, give or take a part of that.
+    # Starting costs as much as some tenths of a second of traffic, and varies.
     for _ in range(3):
         long = CPU_TIMES * pace.count(key, peer, tool)
         much, seconds = used(long)

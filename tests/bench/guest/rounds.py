@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Goes round over measurements and peers until the time is used up."""
+"""Repeats rounds over measurements and peers until the time is used up."""
 
 import json
 import time
@@ -9,7 +9,7 @@ from .sides import Failed
 
 
 class Rounds:
-    """What is measured, round by round; every sample is one line on standard output."""
+    """The rounds of measurements. Each sample is a line on standard output."""
 
     def __init__(self, job, network):
         self.job = job
@@ -26,19 +26,19 @@ class Rounds:
                 if number < what.get("most", most):
                     self.measure(number, index, what)
             now = time.monotonic()
-            # A later round is no longer than this one: runs have found their length.
+            # Later rounds take no longer: the runs have learned their lengths.
             if number + 1 >= least and now - began + (now - started) > self.job["budget"]:
                 break
 
     def measure(self, number, index, what):
-        """One measurement over all its peers; each round another one begins."""
+        """One measurement of all its peers. Each round starts with another peer."""
         peers = what["peers"]
         for i in range(len(peers)):
             peer = peers[(i + number) % len(peers)]
             if self.broken.get((index, peer), 0) > 1:
                 continue
             try:
-                ends = self.network.pair(what["setting"], peer)
+                ends = self.network.pair(what["setting"], what.get("ends", peer))
                 started = time.monotonic()
                 result = self.one(ends, peer, what)
             except (Failed, OSError, ValueError) as error:
@@ -61,7 +61,7 @@ class Rounds:
         other = {"iperf": programs.measure_iperf, "qperf": programs.measure_qperf,
                  "limits": programs.measure_limits, "cmtime": scale.measure_cmtime,
                  "qps": scale.measure_qps, "reg": scale.measure_reg,
-                 "mrs": scale.measure_mrs}[kind]
+                 "mrs": scale.measure_mrs, "frames": lossy.measure_frames}[kind]
         return other(ends, peer, what, self.pace)
 
     @staticmethod

@@ -9,7 +9,7 @@ from .programs import attempts, measure_perftest, program
 from .sides import Failed
 
 SECONDS = 180
-# What a client of cmtime does until it is connected, each step for all of the connections.
+# The steps of a client of cmtime. Each step is done for all connections before the next one.
 STEPS = ("create id", "resolve addr", "resolve route", "create qp", "connect")
 LISTENING = "until rdma resource show cm_id | grep -q 'state LISTEN'; do sleep 0.1; done; sleep 0.5"
 
@@ -25,7 +25,7 @@ def cmtime(ends, count):
         ends[0].side.kill(server)
         ends[0].side.wait(server)
     steps = {m[1]: float(m[2]) for m in re.finditer(r"^([a-z ]+?) *: +([\d.]+)", text, re.M)}
-    # It ends with 0 even if some connections have failed.
+    # cmtime ends with 0 even if some connections have failed.
     if status or "failure" in text or not set(STEPS) <= set(steps):
         raise Failed(f"cmtime ended with {status}: {text[-800:]}")
     return steps
@@ -37,7 +37,7 @@ def measure_cmtime(ends, _peer, what, _pace):
 
 
 def scale(end, *arguments):
-    """Runs ../scale.cc to its end."""
+    """Runs ../scale.cc until it ends."""
     status, text = end.side.run(program("scale"), end.device, *map(str, arguments), limit=SECONDS)
     if status:
         raise Failed(f"scale {' '.join(map(str, arguments))} ended with {status}: {text}")
@@ -45,7 +45,7 @@ def scale(end, *arguments):
 
 
 def measure_qps(ends, peer, what, pace):
-    """What idle QPs cost, and what 16 busy ones reach beside them."""
+    """The memory of idle QPs, and the speed of 16 busy QPs beside them."""
     end, count = ends[0], what["count"]
     job = end.side.start([program("scale"), end.device, "qps", str(count)], None, SECONDS)
     try:
@@ -70,7 +70,7 @@ def measure_qps(ends, peer, what, pace):
 
 
 def measure_reg(ends, _peer, what, _pace):
-    """Registration of 1 GiB; the huge pages are there only as long as it lasts."""
+    """Registration of 1 GiB. Huge pages are reserved only meanwhile."""
     pages = what["pages"]
     set_huge_pages(514 if pages == "huge" else 0)
     try:

@@ -16,7 +16,7 @@ LIMIT = 60                      # seconds for a program
 
 
 class Failed(Exception):
-    """A program did not do what it was started for."""
+    """A program failed."""
 
 
 class Job:
@@ -43,7 +43,7 @@ class Job:
 
 
 def listens(namespace, port):
-    """Does a TCP socket listen there? (siw's, which has no process, too)"""
+    """True if a TCP socket listens there, also one without a process (siw's)."""
     prefix = ["ip", "netns", "exec", namespace] if namespace else []
     shown = subprocess.run([*prefix, "cat", "/proc/net/tcp", "/proc/net/tcp6"], text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
@@ -53,7 +53,7 @@ def listens(namespace, port):
 
 
 def cpu_seconds():
-    """The time that this guest's CPUs have worked since it was booted."""
+    """The busy time of this guest's CPUs since boot."""
     with open("/proc/stat", encoding="ascii") as stat:
         user, nice, system, _idle, _iowait, irq, softirq = map(int, stat.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
@@ -66,7 +66,7 @@ class Local:
         self.namespace = namespace
 
     def start(self, command, port=None, limit=LIMIT):
-        """Starts a program, and waits until it listens if it is to."""
+        """Starts a program, and waits until it listens if it is a server."""
         job = Job(self.namespace, command, limit)
         until = time.monotonic() + LISTEN_SECONDS
         while port and time.monotonic() < until and job.process.poll() is None:
@@ -126,7 +126,7 @@ class Remote:
 
 
 def serve():
-    """Answers a Remote of the other guest until it says stop or goes away."""
+    """Serves a Remote of the other guest until it sends "stop" or disconnects."""
     side, jobs = Local(), []
     listener = socket.create_server(("", PORT))
     listener.settimeout(CONNECT_SECONDS)

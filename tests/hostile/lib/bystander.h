@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Those who must not notice: another process with a QP pair of its own that moves
-/// checked data all the time.
+/// A process that must not notice any attack: it moves checked data over a QP pair of its own all
+/// the time.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace hostile {
 
-/// What the bystander lets others know, as if an attacker had learnt it.
+/// What the attackers know about the bystander, as if they had learnt it.
 struct Known {
     std::atomic<std::uint64_t> rounds; ///< of checked data
     std::atomic<std::uint32_t> ready;
@@ -21,12 +21,12 @@ struct Known {
     std::uint32_t key;     ///< of its memory
     std::uint64_t address; ///< of that memory
     std::uint32_t qpns[2]; ///< its RC pair
-    std::uint32_t ud_qpn;  ///< a UD QP that waits for nobody, ...
+    std::uint32_t ud_qpn;  ///< a UD QP that nobody sends to, ...
     std::uint32_t ah;      ///< and the first handle of an AH in its process
     std::uint32_t mismatches;
 };
 
-/// Runs from its creation, which comes before this process has opened a device.
+/// Runs from its creation on. Must be created before this process opens a device.
 class Bystander {
 public:
     Bystander();
@@ -35,9 +35,9 @@ public:
     Bystander &operator=(const Bystander &) = delete;
 
     const Known &known() const { return *known_; }
-    /// Has it gone on since the last call, for at least some rounds?
+    /// True if it has completed some rounds since the last call.
     testing::AssertionResult goes_on();
-    /// Ends it: no error, and no byte that was wrong, in all of its life.
+    /// Ends it. True if it had no error and no wrong byte.
     testing::AssertionResult ends_well();
     std::uint64_t rounds() const { return known_->rounds; }
 

@@ -16,10 +16,10 @@ namespace hostile {
 
 Cgroup::Cgroup(const std::string &name)
 {
-    const char *root = std::getenv("ROX_CGROUP");
-    if (!root)
+    const std::string root = vt::variable("ROX_CGROUP");
+    if (root.empty())
         vt::fail("ROX_CGROUP is not set: run by tests/hostile/run");
-    path_ = std::string(root) + "/" + name;
+    path_ = root + "/" + name;
     if (mkdir(path_.c_str(), 0755))
         vt::fail("mkdir " + path_, errno);
 }

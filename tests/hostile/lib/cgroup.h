@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// A control group of this test's own, below the one in ROX_CGROUP (tests/hostile/run).
+/// A control group for a test, below that in ROX_CGROUP (tests/hostile/run).
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@ namespace hostile {
 class Cgroup {
 public:
     explicit Cgroup(const std::string &name);
-    /// Its processes have ended.
+    /// All its processes must have ended.
     ~Cgroup();
     Cgroup(const Cgroup &) = delete;
     Cgroup &operator=(const Cgroup &) = delete;
 
     void set(const std::string &file, const std::string &value);
-    /// The calling process goes there.
+    /// Moves the calling process into the group.
     void enter() const;
-    /// The number behind @p key in a file, or the first one.
+    /// The number after @p key in a file, or the first number.
     std::uint64_t number(const std::string &file, const std::string &key = "") const;
 
 private:
     void write_to(const std::string &file, const std::string &value) const;
 
     std::string path_;
-    bool limited_ = false; ///< in what it has of devices
+    bool limited_ = false; ///< has a limit for RDMA devices
 };
 
 } // namespace hostile

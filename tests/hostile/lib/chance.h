@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Chance that can be repeated, and how long an attack goes on.
+/// Repeatable random choices, and the duration of attacks.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <type_traits>
 
@@ -16,21 +15,19 @@ namespace hostile {
 /// ROX_SEED, or 1.
 inline std::uint64_t seed()
 {
-    const char *text = std::getenv("ROX_SEED");
-    return text ? std::strtoull(text, nullptr, 0) : 1;
+    return vt::variable_number("ROX_SEED", 1);
 }
 
 /// ROX_SECONDS, or @p otherwise.
 inline vt::Millis duration(int otherwise = 3)
 {
-    const char *text = std::getenv("ROX_SECONDS");
-    int seconds = text ? std::atoi(text) : 0;
+    const auto seconds = static_cast<int>(vt::variable_number("ROX_SECONDS", 0));
     return vt::Millis(1000) * (seconds > 0 ? seconds : otherwise);
 }
 
 class Chance {
 public:
-    /// @p stream tells those apart who share the seed.
+    /// Objects with the same seed and another @p stream make other choices.
     explicit Chance(std::uint64_t stream) : engine_(seed() * 0x9e3779b97f4a7c15 + stream) {}
 
     std::uint64_t bits() { return engine_(); }
@@ -44,7 +41,7 @@ public:
         return all[below(N)];
     }
 
-    /// @p value as a program might get it wrong: a neighbour, a border, a bit, or anything.
+    /// A wrong value instead of @p value: a neighbour, a limit, another bit, or a random number.
     template <typename T>
     T wrong(T value)
     {
@@ -65,10 +62,10 @@ private:
     std::mt19937_64 engine_;
 };
 
-/// How long an attack goes on: duration(), and on a slow machine until it has tried enough.
+/// The duration of an attack: duration(), or longer on a slow machine, until enough was tried.
 class AttackTime {
 public:
-    /// @param enough  has it tried enough so far?
+    /// @param enough true if the attack has tried enough
     bool over(bool enough) const { return time_.passed() && (enough || limit_.passed()); }
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Commands of uverbs by write(), as no library puts them together.
+/// uverbs commands by write(), for those that libibverbs does not issue.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace hostile {
 
 /// Writes a command to a uverbs device. @p command's response is set to @p response.
 /// @param number  IB_USER_VERBS_CMD_*
-/// @return true if it was carried out; else errno says why not
+/// @return true if it was executed; else errno is set
 template <typename Command, typename Response>
 bool write_command(int fd, std::uint32_t number, const Command &command, Response &response)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Commands to uverbs as they should not be: before each one that libibverbs gives, some like it
-/// with wrong numbers, lengths, handles and pointers. Linked in, it stands before libc's ioctl()
-/// and write().
+/// Mutated uverbs commands: before each command of libibverbs, copies of it are issued with wrong
+/// numbers, lengths, handles and pointers. The object file replaces libc's ioctl() and write().
 #pragma once
 
 #include <atomic>
@@ -15,16 +14,16 @@ namespace hostile {
 
 struct MutatorCounts {
     std::uint64_t seen = 0;               ///< commands of libibverbs
-    std::uint64_t mutated = 0;            ///< commands like them
-    std::uint64_t accepted = 0;           ///< of those, that the kernel has carried out
+    std::uint64_t mutated = 0;            ///< mutated copies
+    std::uint64_t accepted = 0;           ///< mutated copies that the kernel has executed
     std::map<int, std::uint64_t> refused; ///< by errno
 };
 
-/// From now on, for the calling thread: @p copies for each command, by chance.
+/// Starts it for the calling thread, with up to @p copies of each command.
 void mutate_commands(Chance &chance, unsigned copies);
-/// What was done so far.
+/// The counts so far.
 const MutatorCounts &commands_so_far();
-/// Ends it, and says what was done.
+/// Ends it and returns the counts.
 MutatorCounts commands_as_they_are();
 
 } // namespace hostile

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// What a hostile program has: memory of every kind, QPs of every service that are connected
-/// to each other, and all of their rings under its hands.
+/// The objects of a hostile program: memory of every kind, and connected QPs of every service whose
+/// rings it can write to.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ constexpr int kBindable = vt::kAllAccess | IBV_ACCESS_MW_BIND;
 constexpr unsigned kAllRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                 IBV_ACCESS_REMOTE_ATOMIC;
 
-/// A memory window. (Those of the verbs tests' library have no linkage, as ibv_alloc_mw().)
+/// A memory window. (Mw of the verbs tests' library has internal linkage, because ibv_dealloc_mw()
+/// is static inline.)
 class Window {
 public:
     Window(const vt::Pd &pd, ibv_mw_type type);
@@ -32,27 +33,27 @@ private:
     ibv_mw *mw_;
 };
 
-/// The memory: what it may be made to write to, and what it may not.
+/// Memory that work requests of the program may write to, and memory that they must not reach.
 class Loot {
 public:
     Loot(const vt::Context &context, const vt::Pd &pd);
 
-    /// Is what nothing of this program's may write to as it was?
+    /// True if the memory that must not be written is unchanged.
     testing::AssertionResult untouched() const;
 
     vt::Pd other_pd;
     vt::Buffer own;      ///< all rights
-    vt::Buffer readonly; ///< no rights but to send from it
+    vt::Buffer readonly; ///< local read only
     vt::Buffer foreign;  ///< all rights, in another PD
     vt::Memory guarded;  ///< three parts, ...
-    vt::MrHandle middle; ///< and a region over the second, all rights
+    vt::MrHandle middle; ///< and an MR of the second one, all rights
     Window window;       ///< of type 2
     Window other_window; ///< in the other PD
 
     static constexpr std::size_t kSize = 16384;
 };
 
-/// A QP and where its rings are.
+/// A QP and its rings.
 struct Prey {
     std::unique_ptr<vt::Qp> qp;
     QpRings rings;
@@ -62,10 +63,10 @@ struct Prey {
     bool dead() const;
 };
 
-/// Kinds of QPs that a life has, two of each; the second one of RC takes from the SRQ.
+/// The services of the QPs in a Life, which has two of each. The second RC QP uses the SRQ.
 inline constexpr std::array<ibv_qp_type, 3> kServices = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
 
-/// Objects that are used until a CQ is in error, as it stays so for good.
+/// Objects that are used until their CQ is in error, which is permanent.
 class Life {
 public:
     Life(const vt::Context &context, const vt::Pd &pd);
@@ -79,9 +80,9 @@ public:
     std::uint32_t &srq_next() { return srq_next_; }
     std::uint32_t ah_handle() const { return ah_index_; }
 
-    /// Is the CQ in error?
+    /// True if the CQ is in error.
     bool over() const { return Ring::load(cq_ring_.ctrl().flags) & ROX_RING_ERROR; }
-    /// Connects a pair anew, if one of its QPs is in error. True if so.
+    /// Reconnects a pair if one of its QPs is in error. True if it was.
     bool revive(std::size_t service);
 
 private:
@@ -98,20 +99,21 @@ private:
     std::uint32_t ah_index_ = 0;
 };
 
-/// Writes work requests into rings: good ones, and what may become of them.
+/// Writes work requests into rings, and mutates them there.
 class Forger {
 public:
     Forger(std::uint64_t stream, const Loot &loot, const Known &known);
 
-    /// A good work request of any kind for @p prey, into its next entry. Not yet published.
+    /// Writes a valid work request of any kind into the next entry of @p prey, without publishing
+    /// it.
     void write_good(Life &life, Prey &prey, const Prey &peer);
     void write_good_recv(const Ring &ring, std::uint32_t index);
-    /// Spoils one to three fields of a work request where it lies.
+    /// Changes one to three fields of a work request in the ring.
     void mutate_send(const Ring &ring, std::uint32_t index);
     void mutate_recv(const Ring &ring, std::uint32_t index);
-    /// Spoils one of the three words.
+    /// Changes one of the three words of the control block.
     void mutate_ctrl(const Ring &ring);
-    /// Random bytes over some of an entry.
+    /// Overwrites a part of an entry with random bytes.
     void scribble(const Ring &ring, std::uint32_t index);
 
     Chance &chance() { return chance_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// The rings that librox has mapped into this process, and the doorbell without librox.
+/// The rings that the provider has mapped into this process, and doorbells without the provider.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace hostile {
 
-/// One ring, as a program finds it in its memory.
+/// A ring in the memory of the program.
 struct Ring {
     std::uint8_t *base = nullptr; ///< its struct rox_ring_ctrl
     std::uint32_t entries = 0;
@@ -25,7 +25,7 @@ struct Ring {
     {
         return base + sizeof(rox_ring_ctrl) + std::size_t{index & (entries - 1)} * stride;
     }
-    /// Bytes from the indices to the end of the last entry.
+    /// Bytes from the control block to the end of the last entry.
     std::size_t size() const { return sizeof(rox_ring_ctrl) + std::size_t{entries} * stride; }
 
     static std::uint32_t load(__u32 &index) { return std::atomic_ref<__u32>(index).load(); }
@@ -38,24 +38,24 @@ struct Ring {
     void produce(std::uint32_t to) const { store(ctrl().producer, to); }
 };
 
-/// A mapping of the device.
+/// A mapping of the device's command fd.
 struct Mapping {
     std::uint8_t *base = nullptr;
     std::size_t size = 0;
 };
 
-/// The mapping that @p create has made.
+/// Calls @p create and returns the mapping that it has made.
 Mapping mapped_by(const std::function<void()> &create);
 
 struct QpRings {
     Ring sq, rq;
 };
-/// Where the rings of a QP lie whose capabilities are @p cap (Documentation/abi.md).
+/// The rings of a QP with capabilities @p cap in its mapping (Documentation/abi.md).
 QpRings rings_of(const Mapping &mapping, const ibv_qp_cap &cap, bool srq = false);
 Ring srq_ring_of(const Mapping &mapping, std::uint32_t entries, std::uint32_t max_sge);
 Ring cq_ring_of(const Mapping &mapping, std::uint32_t entries);
 
-/// POST_SEND or POST_RECV without work requests; a failure if the kernel refuses it.
+/// POST_SEND or POST_RECV without work requests. Fails if the kernel refuses it.
 void ring_send_doorbell(const ibv_qp *qp);
 void ring_recv_doorbell(const ibv_qp *qp);
 

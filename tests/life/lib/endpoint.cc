@@ -10,7 +10,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-#include <arpa/inet.h>
+#include "../../verbs/lib/gid.h"
 
 namespace life {
 
@@ -67,25 +67,6 @@ void make_nonblocking(int fd)
     check(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), "fcntl");
 }
 
-bool is_v4(const ibv_gid &gid)
-{
-    static const std::uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-    return !std::memcmp(gid.raw, prefix, sizeof(prefix));
-}
-
-ibv_gid gid_of(const std::string &address)
-{
-    ibv_gid gid{};
-
-    if (inet_pton(AF_INET6, address.c_str(), gid.raw) == 1)
-        return gid;
-    gid.raw[10] = gid.raw[11] = 0xff;
-    if (inet_pton(AF_INET, address.c_str(), gid.raw + 12) != 1)
-        throw Trouble{"not an address: " + address, EINVAL};
-    return gid;
-}
-
 } // namespace
 
 void Endpoint::Unmap::operator()(std::uint8_t *memory) const
@@ -115,33 +96,30 @@ Endpoint::Endpoint(const Options &options)
     check(ibv_req_notify_cq(cq_.get(), 0), "ibv_req_notify_cq");
 }
 
-// Unless told an IPv4 address if there is one: link-local ones are there before the others.
+// The GID of the address in the options. Without one, an IPv4 GID if there is any: the table has
+// link-local ones before the others.
 void Endpoint::choose_gid()
 {
     const bool any = options_.address.empty();
-    const ibv_gid wanted = any ? ibv_gid{} : gid_of(options_.address);
+    const auto wanted = any ? ibv_gid{} : vt::parse_gid(options_.address);
     ibv_port_attr port{};
-    ibv_gid_entry entry{};
 
+    if (!wanted)
+        throw Trouble{"not an address: " + options_.address, EINVAL};
     check(ibv_query_port(context_.get(), 1, &port), "ibv_query_port");
     mtu_ = port.active_mtu;
-    for (int i = 0; i < port.gid_tbl_len; i++) {
-        if (ibv_query_gid_ex(context_.get(), 1, i, &entry, 0) ||
-            entry.gid_type != IBV_GID_TYPE_ROCE_V2)
-            continue;
-        if (!any && std::memcmp(entry.gid.raw, wanted.raw, sizeof(wanted.raw)) != 0)
-            continue;
-        if (options_.v6 && is_v4(entry.gid))
-            continue;
-        if (gid_index_ < 0 || is_v4(entry.gid)) {
-            gid_index_ = i;
-            gid_ = entry.gid;
-        }
-        if (is_v4(entry.gid))
-            return;
-    }
-    if (gid_index_ < 0)
+
+    const auto allowed = [&](const ibv_gid &gid) {
+        return (any || vt::same_gid(gid, *wanted)) && !(options_.v6 && vt::is_v4_mapped(gid));
+    };
+    auto entry = vt::find_gid(
+        context_.get(), [&](const ibv_gid &gid) { return allowed(gid) && vt::is_v4_mapped(gid); });
+    if (!entry)
+        entry = vt::find_gid(context_.get(), allowed);
+    if (!entry)
         throw Trouble{"no GID " + options_.address, ENOENT};
+    gid_index_ = static_cast<int>(entry->gid_index);
+    gid_ = entry->gid;
 }
 
 void Endpoint::create_qp()

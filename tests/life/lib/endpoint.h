@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// One side of an RC connection with everything below it, and memory for both ends to work in.
+/// One end of an RC connection with all its objects, and memory for both ends.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace life {
 
-/// A verb failed: nothing that the tests expect.
+/// Thrown if a verb fails that should not.
 struct Trouble {
     std::string what;
     int error;
 };
 
-/// What the other side has to know. Sent as it is: both are on one machine.
+/// What the peer needs to know. It is sent in host byte order, because both are on one machine.
 struct Address {
     ibv_gid gid;
     std::uint64_t base;
@@ -31,7 +31,7 @@ struct Options {
     std::string device;
     std::string address; ///< the GID to use, as an IP address; empty: an IPv4 address
     bool v6 = false;     ///< an IPv6 address
-    bool events = false; ///< sleep on completion events
+    bool events = false; ///< sleep until completions come
     int timeout = 14;    ///< local ACK timeout, 4.096 us times 2 to this power
     int retries = 7;
 };
@@ -40,16 +40,16 @@ struct Options {
 namespace layout {
 constexpr std::size_t kBlock = 64 * 1024; ///< of one WRITE or READ
 constexpr std::size_t kMessage = 4000;    ///< of one SEND
-constexpr std::size_t kSlots = 8;         ///< messages under way at most
+constexpr std::size_t kSlots = 8;         ///< most messages outstanding
 constexpr std::size_t kReceives = 4 * kSlots;
 constexpr std::size_t kSource = 0; ///< the same constant bytes at every endpoint
 constexpr std::size_t kSourceSize = 4 * kBlock;
-constexpr std::size_t kWritten = kSource + kSourceSize; ///< where the peer's WRITEs go
+constexpr std::size_t kWritten = kSource + kSourceSize; ///< target of the peer's WRITEs
 constexpr std::size_t kRead = kWritten + kSlots * kBlock;
 constexpr std::size_t kReceived = kRead + kSlots * kBlock;
 constexpr std::size_t kWords = kReceived + kReceives * 4096;
-constexpr std::size_t kConsumed = kWords;      ///< how much of ours the peer has used up
-constexpr std::size_t kCounter = kWords + 64;  ///< the peer adds to this one
+constexpr std::size_t kConsumed = kWords;     ///< number of our messages that the peer has consumed
+constexpr std::size_t kCounter = kWords + 64; ///< target of the peer's fetch-and-adds
 constexpr std::size_t kFetched = kWords + 128; ///< kSlots results of our atomics
 constexpr std::size_t kSize = kWords + 4096;
 } // namespace layout
@@ -67,17 +67,17 @@ public:
     const Address &peer() const { return peer_; }
 
     void post_receive(std::uint64_t slot);
-    /// One work request: @p length bytes at @p local; @p remote is an offset in the peer's
-    /// memory where the opcode has one.
+    /// Posts a work request for @p length bytes at @p local. @p remote is an offset in the peer's
+    /// memory, for opcodes with a remote address.
     void post_send(std::uint64_t id, ibv_wr_opcode opcode, std::size_t local, std::size_t length,
                    std::size_t remote, std::uint32_t immediate = 0);
     /// Writes @p value into the word at @p remote in the peer's memory.
     void post_word(std::uint64_t id, std::uint64_t value, std::size_t remote);
 
-    /// Arms the CQ and sleeps until a completion, an asynchronous event or @p millis.
-    /// Returns at once if it is not to sleep on events.
+    /// Arms the CQ and sleeps until a completion or an asynchronous event, at most @p millis.
+    /// Returns at once if Options::events is not set.
     void wait(int millis);
-    /// Has the device gone? Takes all asynchronous events.
+    /// Reads all asynchronous events. True if the device was removed.
     bool device_gone();
 
 private:

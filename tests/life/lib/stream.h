@@ -14,29 +14,29 @@ namespace life {
 
 enum class State {
     Running,
-    Done,    ///< all messages in both directions are through
-    Lost,    ///< the connection has failed as one does whose other end is gone
+    Done,    ///< all messages in both directions are completed
+    Lost,    ///< the connection has failed because the peer is gone
     Gone,    ///< the device has been removed
-    Stalled, ///< nothing has come for a long time
-    Wrong,   ///< what must not happen: wrong data, an unexpected completion
+    Stalled, ///< no progress for a long time
+    Wrong,   ///< wrong data or an unexpected completion
 };
 
 class Stream {
 public:
-    /// @p messages is the number to send, and to get from the other side; 0: for ever.
+    /// @p messages is the number to send and to receive; 0: no limit.
     Stream(Endpoint &endpoint, std::uint64_t messages);
 
     /// One round of sending and polling, without sleeping.
     State step();
-    /// Sends no more messages; returns how many there were.
+    /// Stops sending. Returns the number of messages sent.
     std::uint64_t stop();
-    /// Makes @p messages the number that comes from the other side.
+    /// Sets the number of messages that the peer sends.
     void expect(std::uint64_t messages);
-    /// Sleeps if that is wanted, until there may be something to do, or for so long.
+    /// Sleeps until there may be something to do, at most @p millis (see Endpoint::wait()).
     void wait(int millis = 200) { endpoint_.wait(millis); }
 
     std::uint64_t completed() const { return completed_; }
-    /// Why it ended.
+    /// The reason of its end.
     const std::string &reason() const { return reason_; }
 
 private:

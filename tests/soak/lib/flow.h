@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Rounds of messages from one QP to another, each message looked at.
+/// Rounds of messages from one QP to another. Each message is checked.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace soak {
 
 using Sides = std::array<std::shared_ptr<Side>, 2>; ///< from, to
 
-/// One direction of a connected pair. begin(), then completions until done(), and again.
+/// One direction of a connected pair of QPs. A round starts with begin() and lasts until done().
 class Flow {
 public:
     virtual ~Flow() = default;
@@ -33,9 +33,10 @@ public:
     virtual void begin() = 0;
     virtual void sent(const ibv_wc &wc) = 0;
     virtual void received(const ibv_wc &wc) = 0;
-    /// Has all of the round come, or, where it may get lost, nothing more for a while?
+    /// True if all messages of the round have come; on a lossy service, also if none came for a
+    /// while.
     virtual bool done() = 0;
-    /// Where it is, for a report.
+    /// Its state, for a report.
     virtual std::string text() const = 0;
 
 protected:
@@ -45,7 +46,7 @@ protected:
     void post_receive(std::uint64_t id, std::size_t offset, std::size_t length);
     void post(std::vector<vt::SendWr> &requests);
     Name name(std::uint64_t sequence, Kind kind) const { return {flow_, sequence, kind}; }
-    /// Fails unless it is that message; counts it.
+    /// Checks that @p bytes are the message @p name, and counts it.
     void look(vt::ConstBytes bytes, const Name &name);
     void succeeded(const ibv_wc &wc) const;
 
@@ -55,11 +56,11 @@ protected:
     Sides sides_;
     vt::Buffer from_;
     vt::Buffer to_;
-    std::unique_ptr<Wiring> wiring_; // goes first
+    std::unique_ptr<Wiring> wiring_; // destroyed first
     std::uint64_t next_ = 0;         ///< sequence number of the next message
 };
 
-/// RC: every operation, and all of it has to get there in order.
+/// RC: all operations, which must complete in order.
 class ReliableFlow : public Flow {
 public:
     ReliableFlow(std::uint64_t flow, Sides sides, std::unique_ptr<Wiring> wiring, Totals &totals);
@@ -75,7 +76,7 @@ private:
         Kind kind;
         std::size_t length;
         std::size_t slot;
-        std::uint64_t value; ///< atomics: what was there before
+        std::uint64_t value; ///< atomics: the original value
     };
 
     vt::SendWr request(Message &message);
@@ -84,15 +85,15 @@ private:
     void finish();
 
     std::vector<Message> round_;
-    std::vector<std::size_t> consuming_; ///< those of the round that take a receive
+    std::vector<std::size_t> consuming_; ///< messages of the round that consume a receive
     std::size_t received_ = 0;
-    std::size_t signals_ = 0; ///< completions of requests that are to come
+    std::size_t signals_ = 0; ///< outstanding completions of requests
     std::uint64_t last_sent_ = 0;
-    std::uint64_t counter_ = 0; ///< what the peer's words are by now
+    std::uint64_t counter_ = 0; ///< expected values of the peer's words
     std::uint64_t swapped_ = 0;
 };
 
-/// UC and UD: what comes is right, but not all of it comes.
+/// UC and UD: messages may be lost, but those that come must be correct.
 class LooseFlow : public Flow {
 public:
     LooseFlow(std::uint64_t flow, ibv_qp_type type, std::uint32_t largest, Sides sides,
@@ -116,12 +117,12 @@ private:
 
     ibv_qp_type type_;
     std::uint32_t largest_;
-    bool local_; ///< without a network in between: nothing is lost, all comes in order
+    bool local_; ///< on one device, without a network: nothing is lost, all comes in order
     std::deque<Message> recent_;
     std::size_t unsent_ = 0;   ///< requests without their completions
-    std::size_t awaited_ = 0;  ///< of this round, not come
-    std::uint64_t first_ = 0;  ///< of this round
-    std::uint64_t latest_ = 0; ///< one more than the last one that came
+    std::size_t awaited_ = 0;  ///< messages of this round that have not come
+    std::uint64_t first_ = 0;  ///< first message of this round
+    std::uint64_t latest_ = 0; ///< one more than the last message that came
     vt::Clock::time_point progress_ = vt::Clock::now();
 };
 

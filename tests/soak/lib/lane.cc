@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <optional>
 
 #include <poll.h>
 
@@ -15,18 +17,27 @@ namespace {
 /// What a round may take: a link that is down, lost requests and all their timeouts.
 const vt::Millis kRoundLimit = 6 * vt::kPatience;
 
-/// Is it what the network says when it is away for a while, or the device (EINVAL) when the port's
-/// MTU has become smaller than the connection's since that was chosen?
-bool is_absence(int error)
+/// What the network says when it is away for a while, or the device (EINVAL) when the port's
+/// MTU has become smaller than the connection's since that was chosen. For events of the RDMA CM
+/// see CmWiring::next().
+std::optional<Absence> absence_of(int error)
 {
-    constexpr std::array kErrors{ENETUNREACH, EHOSTUNREACH, ENETDOWN, ETIMEDOUT,
-                                 ENODEV,      EAGAIN,       EINVAL};
-    return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
+    switch (error) {
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case ENODEV: return Absence::NoWay;
+    case ETIMEDOUT: return Absence::NoAnswer;
+    case EINVAL: return Absence::SmallMtu;
+    case ESTALE: return Absence::Stale;
+    case ECONNABORTED: return Absence::Broken;
+    default: return std::nullopt;
+    }
 }
 
 std::uint64_t pause_millis()
 {
-    return std::strtoull(vt::variable("ROX_PAUSE_MS").c_str(), nullptr, 10);
+    return vt::variable_number("ROX_PAUSE_MS", 0);
 }
 
 } // namespace
@@ -98,9 +109,10 @@ std::unique_ptr<Flow> Lane::connected()
         try {
             return trade_.by_cm ? connect_by_cm() : connect();
         } catch (const vt::Failure &failure) {
-            if (!is_absence(failure.error()) || deadline.passed())
+            auto absence = absence_of(failure.error());
+            if (!absence || deadline.passed())
                 throw;
-            totals_.repeats++;
+            totals_.repeats[static_cast<std::size_t>(*absence)]++;
             std::this_thread::sleep_for(vt::Millis(100));
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// A thread that connects QPs, sends through them for a while, takes all down, and begins anew.
+/// A thread of the load: it connects QPs, sends messages for a while, destroys everything, and
+/// repeats.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace soak {
 
-/// What a lane does all its life.
+/// The kind of load of a lane.
 struct Trade {
     const char *what;
     ibv_qp_type type;
@@ -24,15 +25,15 @@ struct Trade {
 
 class Lane {
 public:
-    /// @p number tells lanes apart; each life has up to @p pairs of QPs.
+    /// @p number identifies the lane, which has up to @p pairs of QPs at a time.
     Lane(unsigned number, const Trade &trade, unsigned pairs, Totals &totals);
     void start();
-    /// When it has ended.
+    /// Waits for its end.
     void join() { thread_.join(); }
 
     const Trade &trade() const { return trade_; }
     std::uint64_t rounds() const { return rounds_; }
-    /// Why it ended too early, or "".
+    /// The error that ended it, or "".
     const std::string &problem() const { return problem_; }
 
 private:
@@ -58,7 +59,7 @@ private:
     std::uint64_t lives_ = 0;
     std::uint64_t flows_made_ = 0;
 
-    // Of one life, in the order in which they need each other.
+    // The objects of one cycle, each after those that it uses.
     std::vector<std::unique_ptr<vt::Context>> contexts_; ///< from, to
     std::vector<std::shared_ptr<Side>> sides_;
     std::vector<std::unique_ptr<Flow>> flows_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Messages that say what they are: whose, which number, how long, and a checksum over all of it.
+/// Messages with a header: flow, sequence number, length, and a checksum of the whole message.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@ enum class Kind : std::uint32_t { Send, SendImm, Write, WriteImm, Read, FetchAdd
 constexpr std::size_t kKinds = 7;
 const char *name_of(Kind kind);
 
-/// Which one it is of all messages of a run.
+/// The identity of a message in a run.
 struct Name {
     std::uint64_t flow;
     std::uint64_t sequence;
     Kind kind;
 };
 
-/// Shorter ones have no room for the stamp: all of their bytes tell the name.
+/// Bytes of the header. All bytes of a shorter message are a pattern that depends on its name.
 constexpr std::size_t kStamped = 40;
 
-/// Makes @p bytes the message of that name.
+/// Writes the message @p name to @p bytes.
 void write_message(vt::Bytes bytes, const Name &name);
-/// Is it the message of that name, whole, and with the right checksum? "", or what is wrong.
+/// Checks that @p bytes are the complete message @p name. "", or an error.
 std::string wrong_with(vt::ConstBytes bytes, const Name &name);
 
 } // namespace soak

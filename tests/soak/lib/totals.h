@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// What all threads have done, and whether they are to go on.
+/// The counters of all threads, and the flag that stops them.
 #pragma once
 
 #include <array>
@@ -12,16 +12,20 @@
 
 namespace soak {
 
+/// Reasons why a connection could not be made while the network was disturbed.
+enum class Absence { NoWay, NoAnswer, SmallMtu, Stale, Broken };
+constexpr std::size_t kAbsences = 5;
+
 struct Totals {
     using Count = std::atomic<std::uint64_t>;
 
-    std::array<Count, kKinds> operations{}; ///< that have ended and were right
-    Count bytes{};                          ///< looked at
-    Count lost{};                           ///< datagrams and UC messages that did not come
-    Count connections{};                    ///< made and ended
+    std::array<Count, kKinds> operations{}; ///< completed and correct
+    Count bytes{};                          ///< checked
+    Count lost{};                           ///< lost UD and UC messages
+    Count connections{};                    ///< made and closed
     Count by_cm{};                          ///< of these, by the RDMA CM
     Count registrations{};
-    Count repeats{}; ///< connections that had to be tried again: the network was away
+    std::array<Count, kAbsences> repeats{}; ///< repeated attempts to connect
     std::atomic<bool> stop{};
 
     void done(Kind kind, std::size_t length)
@@ -31,6 +35,7 @@ struct Totals {
     }
     std::uint64_t all() const;
     std::string text() const;
+    std::string repeats_text() const;
 };
 
 } // namespace soak

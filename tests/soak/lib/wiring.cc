@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "wiring.h"
 
+#include <cerrno>
+
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 
@@ -17,6 +19,27 @@ void create_qp(rdma_cm_id *id, Side &side)
     ibv_qp_init_attr init = config_of(IBV_QPT_RC).attr(side.cq.get(), side.cq.get());
     vt::check(rdma_create_qp(id, side.pd.get(), &init), "rdma_create_qp");
     vt::watch(id->qp);
+}
+
+/// What an event says that ends an attempt to connect, as an errno; EPROTO for one that no absence
+/// of the network explains. A peer that hears nothing rejects with 4 (timeout), and with 10 (stale)
+/// while it does not know that a connection of the same QP has ended.
+int error_of(const vt::CmEvent &event)
+{
+    constexpr int kRejectedTimeout = 4;
+    constexpr int kRejectedStale = 10;
+
+    switch (event.type) {
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR: return EHOSTUNREACH;
+    case RDMA_CM_EVENT_UNREACHABLE: return ETIMEDOUT;
+    case RDMA_CM_EVENT_CONNECT_ERROR: return ECONNABORTED;
+    case RDMA_CM_EVENT_REJECTED:
+        return event.status == kRejectedTimeout ? ETIMEDOUT
+               : event.status == kRejectedStale ? ESTALE
+                                                : EPROTO;
+    default: return EPROTO;
+    }
 }
 
 void destroy_qp(rdma_cm_id *id)
@@ -144,7 +167,7 @@ vt::CmEvent CmWiring::next(rdma_cm_event_type wanted)
                             event->type != RDMA_CM_EVENT_TIMEWAIT_EXIT))
             vt::fail(std::string("CM event ") + rdma_event_str(event->type) + " (status " +
                          std::to_string(event->status) + ") instead of " + rdma_event_str(wanted),
-                     connected_ ? EPROTO : EAGAIN);
+                     connected_ ? EPROTO : error_of(*event));
     }
 }
 

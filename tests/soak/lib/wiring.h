@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Two sides and what connects QPs of theirs.
+/// Devices in use by the load, and connections between them.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace soak {
 
-/// A device as one of both sides uses it.
+/// One end's objects on a device.
 struct Side {
     explicit Side(ibv_context *device)
         : context(device), pd(vt::alloc_pd(device)), channel(device), cq(device, 1024, &channel)
@@ -25,7 +25,7 @@ struct Side {
     vt::Cq cq;
 };
 
-/// A connected pair of QPs; takes the connection down when it goes.
+/// A connected pair of QPs. The destructor closes the connection.
 class Wiring {
 public:
     Wiring() = default;
@@ -35,15 +35,16 @@ public:
 
     virtual ibv_qp *from() const = 0;
     virtual ibv_qp *to() const = 0;
-    /// UD: the way to to().
+    /// UD: the address handle for to().
     virtual ibv_ah *way() const { return nullptr; }
 };
 
 vt::QpConfig config_of(ibv_qp_type type);
-/// For a connection that stands some seconds of silence, and finds a loss in less than two.
+/// Parameters of a connection that survives some seconds without an answer, and detects a loss
+/// within two.
 vt::Params patient(ibv_mtu mtu, bool v6);
 
-/// By addresses that both sides know from each other.
+/// A pair that is connected with addresses known to both ends.
 class DirectWiring : public Wiring {
 public:
     DirectWiring(const vt::Context &from_context, Side &from, const vt::Context &to_context,
@@ -58,10 +59,11 @@ private:
     vt::Ah way_;
 };
 
-/// By the RDMA CM, which opens devices of its own: the sides are made here.
+/// A pair that is connected by the RDMA CM. The CM opens devices itself, so it makes the sides,
+/// too.
 class CmWiring : public Wiring {
 public:
-    /// Between @p address, which is in the namespace @p where, and whoever gets there.
+    /// Listens at @p address in the namespace @p where, and connects to it.
     CmWiring(const std::string &where, const std::string &address, std::uint16_t port);
     ~CmWiring() override;
     ibv_qp *from() const override { return client_->qp; }

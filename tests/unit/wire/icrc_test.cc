@@ -51,7 +51,10 @@ Bytes icrc_of(const Bytes &packet, std::size_t step = 65536)
     const auto *bth = packet.data() + sizeof ip + sizeof udp;
     const auto *end = packet.data() + packet.size() - ROX_ICRC_LEN;
 
-    u32 state = rox_icrc_begin_v4(&ip, &udp, bth);
+    rox_icrc_head head;
+    rox_icrc_head_v4(&head, &ip, &udp);
+    std::memcpy(rox_icrc_bth(&head), bth, ROX_BTH_LEN);
+    u32 state = rox_icrc_begin(&head);
     for (const auto *p = bth + ROX_BTH_LEN; p < end; p += step)
         state = rox_icrc_update(state, p, std::min<std::size_t>(step, end - p));
     const __le32 icrc = rox_icrc_end(state);
@@ -142,7 +145,10 @@ TEST(Icrc, Version6AsDefined)
     udphdr udp;
     std::memcpy(&ip, packet.data(), sizeof ip);
     std::memcpy(&udp, packet.data() + sizeof ip, sizeof udp);
-    u32 state = rox_icrc_begin_v6(&ip, &udp, packet.data() + 48);
+    rox_icrc_head head;
+    rox_icrc_head_v6(&head, &ip, &udp);
+    std::memcpy(rox_icrc_bth(&head), packet.data() + 48, ROX_BTH_LEN);
+    u32 state = rox_icrc_begin(&head);
     state = rox_icrc_update(state, packet.data() + 60, 21);
     EXPECT_EQ(__le32_to_cpu(rox_icrc_end(state)), icrc_by_definition_v6(packet));
 }

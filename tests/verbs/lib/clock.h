@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Every wait of the tests has an end.
+/// Time limits: every wait of the tests has one.
 #pragma once
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
+
+#include "environment.h"
 
 namespace vt {
 
@@ -13,15 +14,15 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Millis = std::chrono::milliseconds;
 
-/// Time limits are so many times what a machine that is not busy would need; more on the debug
-/// kernel (tests/lib.sh).
+/// Time limits are this many times what an idle machine would need, and more on debug kernels
+/// (tests/lib.sh).
 inline int patience_factor()
 {
-    const char *factor = std::getenv("ROX_PATIENCE");
-    return factor && std::atoi(factor) > 0 ? std::atoi(factor) : 3;
+    const auto factor = static_cast<int>(variable_number("ROX_PATIENCE", 3));
+    return factor > 0 ? factor : 3;
 }
 
-/// The code of an ACK timeout for a peer that may be as much slower as patience_factor() says: each
+/// An ACK timeout (as in ibv_qp_attr::timeout) that grows with patience_factor(). Each step of the
 /// code doubles the time.
 inline int ack_timeout(int code)
 {
@@ -30,15 +31,15 @@ inline int ack_timeout(int code)
     return code;
 }
 
-/// What a healthy device needs much less than, even under emulation.
+/// The usual time limit. A healthy device needs much less, even under emulation.
 inline const Millis kPatience = patience_factor() * 5s;
-/// How late a timer may be noticed.
+/// How much later than due the expiry of a timer may be observed.
 inline const Millis kLate = kPatience / 15;
-/// How long something that must not happen is given to happen.
+/// How long a test waits before it concludes that something does not happen.
 constexpr Millis kQuiet = 60ms;
 
-/// What a case with thousands of objects or gigabytes may take, for alarm(); others have 30 seconds
-/// where this is 80.
+/// Limit for alarm() in a case with thousands of objects or gigabytes; all other cases have 3/8 of
+/// it.
 inline const unsigned kLongCaseSeconds = 80 * static_cast<unsigned>(patience_factor());
 
 class Deadline {
@@ -65,7 +66,7 @@ private:
     Clock::time_point begin_ = Clock::now();
 };
 
-/// Asks @p condition again and again until it holds; false if it did not in time.
+/// Polls @p condition until it is true; false if the time is over first.
 template <typename Condition>
 bool eventually(Condition condition, Millis patience = kPatience)
 {

@@ -14,12 +14,6 @@
 
 namespace vt {
 
-std::string variable(const char *name)
-{
-    const char *value = std::getenv(name);
-    return value ? value : "";
-}
-
 sockaddr_storage address(const std::string &text, std::uint16_t port)
 {
     sockaddr_storage storage{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Ids and events of the RDMA CM.
+/// IDs and events of the RDMA CM.
 #pragma once
 
 #include <optional>
@@ -17,16 +17,13 @@ namespace vt {
 
 using CmId = Handle<rdma_cm_id, rdma_destroy_id>;
 
-/// A variable of the environment, or "".
-std::string variable(const char *name);
-
 /// An IPv4 or IPv6 address with a port.
 sockaddr_storage address(const std::string &text, std::uint16_t port);
 
-/// What most connections are asked for with; @p data must stay.
+/// Parameters for most connections, with @p data as private data, which is not copied.
 rdma_conn_param cm_parameters(const std::string &data);
 
-/// A CM event, copied so that it can be acknowledged at once.
+/// A copy of a CM event, which is acknowledged already.
 struct CmEvent {
     rdma_cm_event_type type;
     int status;
@@ -43,9 +40,9 @@ public:
     CmChannel &operator=(const CmChannel &) = delete;
     rdma_event_channel *get() const { return channel_; }
 
-    /// An id that reports to this channel.
+    /// An ID with this event channel.
     CmId make_id(rdma_port_space space, void *context = nullptr) const;
-    /// The next event, or none in time.
+    /// The next event; none if the time is over first.
     std::optional<CmEvent> next(Millis patience = kPatience, bool datagram = false) const;
     /// The next event, which must be of @p type.
     CmEvent wait(rdma_cm_event_type type, bool datagram = false) const;
@@ -54,7 +51,7 @@ private:
     rdma_event_channel *channel_;
 };
 
-/// An id that listens at @p at in the network namespace @p where ("": the program's own).
+/// An ID that listens at address @p at in the network namespace @p where ("": the program's own).
 CmId cm_listen(const CmChannel &channel, const std::string &where, rdma_port_space space,
                const sockaddr_storage &at, int backlog);
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "context.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
 #include <poll.h>
 
 #include "diagnose.h"
+#include "environment.h"
+#include "gid.h"
 
 namespace vt {
 
@@ -23,18 +24,6 @@ void fail(const std::string &what)
 
 namespace {
 
-std::string from_environment(const char *variable, const char *fallback)
-{
-    const char *value = std::getenv(variable);
-    return value && *value ? value : fallback;
-}
-
-bool is_v4_mapped(const ibv_gid &gid)
-{
-    static const std::uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    return !std::memcmp(gid.raw, prefix, sizeof(prefix));
-}
-
 bool is_link_local(const ibv_gid &gid)
 {
     return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
@@ -44,13 +33,13 @@ bool is_link_local(const ibv_gid &gid)
 
 const std::string &device_a()
 {
-    static const std::string name = from_environment("ROX_DEV_A", "rox0");
+    static const std::string name = variable("ROX_DEV_A", "rox0");
     return name;
 }
 
 const std::string &device_b()
 {
-    static const std::string name = from_environment("ROX_DEV_B", device_a().c_str());
+    static const std::string name = variable("ROX_DEV_B", device_a());
     return name;
 }
 
@@ -91,16 +80,12 @@ ibv_port_attr Context::port() const
 
 int Context::gid_index(Family family) const
 {
-    int length = port().gid_tbl_len;
-    for (int i = 0; i < length; i++) {
-        ibv_gid_entry entry{};
-        if (ibv_query_gid_ex(get(), 1, static_cast<std::uint32_t>(i), &entry, 0) ||
-            entry.gid_type != IBV_GID_TYPE_ROCE_V2 || is_link_local(entry.gid))
-            continue;
-        if (is_v4_mapped(entry.gid) == (family == Family::V4))
-            return i;
-    }
-    fail(name_ + " has no RoCE v2 GID of the wanted family");
+    const auto entry = find_gid(get(), [family](const ibv_gid &gid) {
+        return !is_link_local(gid) && is_v4_mapped(gid) == (family == Family::V4);
+    });
+    if (!entry)
+        fail(name_ + " has no RoCE v2 GID of the wanted family");
+    return static_cast<int>(entry->gid_index);
 }
 
 ibv_gid Context::gid(Family family) const

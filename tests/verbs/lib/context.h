@@ -29,7 +29,7 @@ enum class Family { V4, V6 };
 
 struct Event {
     ibv_event_type type;
-    void *element; ///< the ibv_qp, ibv_cq or ibv_srq that it is about
+    void *element; ///< its ibv_qp, ibv_cq or ibv_srq
     int port;
 };
 
@@ -43,21 +43,21 @@ public:
     ibv_device_attr attr() const;
     ibv_port_attr port() const;
 
-    /// Index of the first RoCE v2 GID of that family (not link-local), or a failure.
+    /// Index of the first RoCE v2 GID of @p family that is not link-local. Fails if there is none.
     int gid_index(Family family = Family::V4) const;
     ibv_gid gid(Family family = Family::V4) const;
 
-    /// Waits for an event of @p type, about @p element unless that is null.
-    /// Others that come before it are kept in others().
+    /// Waits for an event of @p type, and of @p element unless that is null. Events of other types
+    /// or elements that come first are added to others().
     Event wait_event(ibv_event_type type, const void *element = nullptr,
                      Millis patience = kPatience);
-    /// The next event of any kind, or none in time. It is acknowledged already.
+    /// The next event of any type, already acknowledged; none if the time is over first.
     std::optional<Event> next_event(Millis patience);
-    /// Has an event of @p type about @p element come, or does it within kQuiet?
+    /// True if an event of @p type of @p element has come, or comes within kQuiet.
     bool has_event(ibv_event_type type, const void *element);
     const std::vector<Event> &others() const { return others_; }
 
-    /// Closes the device before the object's life ends.
+    /// Closes the device early. Returns what the verb did.
     int close() { return handle_.destroy(); }
 
 private:

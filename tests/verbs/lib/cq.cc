@@ -68,7 +68,7 @@ std::vector<ibv_wc> CqView::wait(std::size_t count, Millis patience) const
                         ibv_wc_status_str(wc.status);
             fail(text + state_of_everything());
         }
-        // There may be two CPUs for all of this: do not spin for long.
+        // The guest may have two CPUs only: do not spin for long.
         if (++empty > 50)
             std::this_thread::sleep_for(100us);
     }

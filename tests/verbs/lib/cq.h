@@ -22,13 +22,13 @@ private:
     Handle<ibv_comp_channel, ibv_destroy_comp_channel> handle_;
 };
 
-/// What polling one CQ needs; a view, for CQs that Cq does not own.
+/// Polling of a CQ that somebody else owns.
 class CqView {
 public:
     explicit CqView(ibv_cq *cq) : cq_(cq) {}
     ibv_cq *get() const { return cq_; }
 
-    /// Exactly @p count completions, or a failure with all that is known.
+    /// Waits for @p count completions. Fails, and reports the state of everything, if fewer come.
     std::vector<ibv_wc> wait(std::size_t count, Millis patience = kPatience) const;
     ibv_wc one(Millis patience = kPatience) const { return wait(1, patience).front(); }
     /// True if the CQ stays empty for @p time.
@@ -53,11 +53,11 @@ private:
     Handle<ibv_cq, ibv_destroy_cq> handle_;
 };
 
-/// Was it successful, of that work request and of that kind?
+/// True for a success of that work request and opcode.
 testing::AssertionResult is(const ibv_wc &wc, std::uint64_t wr_id, ibv_wc_opcode opcode);
-/// Did it end with @p status? (the opcode of a failed one is not defined)
+/// True for a failure of that work request with @p status. (A failure has no defined opcode.)
 testing::AssertionResult is_error(const ibv_wc &wc, std::uint64_t wr_id, ibv_wc_status status);
-/// Are all of them flushed, with ids from @p first on in order?
+/// True if all were flushed and have the ids @p first, @p first + 1, ...
 testing::AssertionResult flushed(const std::vector<ibv_wc> &wcs, std::uint64_t first);
 
 } // namespace vt

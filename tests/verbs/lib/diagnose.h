@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// What is known when something did not happen in time.
+/// The state of the devices, to print when something did not happen in time.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace vt {
 
-/// QPs that state_of_everything() describes; Qp does this by itself.
+/// Adds and removes a QP that state_of_everything() describes. Class Qp calls them.
 void watch(ibv_qp *qp);
 void unwatch(ibv_qp *qp);
 
-/// Every watched QP as ibv_query_qp sees it, and what `rdma resource` prints.
+/// The result of ibv_query_qp for each watched QP, and the output of `rdma resource`.
 std::string state_of_everything();
 
-/// Runs a shell command; its output in @p output if wanted. Returns the exit status.
+/// Runs a shell command and returns its exit status. Stores its output in @p output if not null.
 int shell(const std::string &command, std::string *output = nullptr);
 
-/// The same where it must succeed.
+/// The same. Fails if the command does.
 void run(const std::string &command);
 
 const char *name_of(ibv_qp_state state);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// How the library reports what it cannot go on from: by an exception, which
-/// GoogleTest turns into the failure of the test under way.
+/// How the library reports errors: by an exception, which fails the running test.
 #pragma once
 
 #include <cerrno>
@@ -15,18 +14,18 @@ public:
     explicit Failure(const std::string &what, int error = 0)
         : std::runtime_error(what), error_(error)
     {}
-    /// The errno, if there was one, or 0.
+    /// The errno value, or 0 if there is none.
     int error() const { return error_; }
 
 private:
     int error_;
 };
 
-/// Fails with @p what and the name of @p error.
+/// Throws a Failure with @p what and the name of @p error.
 [[noreturn]] void fail(const std::string &what, int error);
 [[noreturn]] void fail(const std::string &what);
 
-/// @p pointer, which a verb returned, or a failure with errno.
+/// Returns @p pointer, the result of a verb. If it is null, fails with errno.
 template <typename T>
 T *need(T *pointer, const char *what)
 {
@@ -35,7 +34,7 @@ T *need(T *pointer, const char *what)
     return pointer;
 }
 
-/// For verbs that return 0 or an errno.
+/// Fails if @p result, of a verb that returns 0 or an errno value, is not 0.
 inline void check(int result, const char *what)
 {
     if (result)

@@ -11,7 +11,7 @@
 
 namespace vt {
 
-/// Owns a @p T; that @p Destroy succeeds is part of every test.
+/// Owns a @p T. The test fails if @p Destroy does.
 template <typename T, auto Destroy>
 class Handle {
 public:
@@ -39,7 +39,7 @@ public:
                 << "destruction failed: " << __PRETTY_FUNCTION__;
         }
     }
-    /// Destroys and returns what the verb did; on failure the object stays.
+    /// Destroys the object and returns the result. After an error the handle still owns it.
     int destroy()
     {
         int result = Destroy(object_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// main() of every test program: no test may take for ever.
+/// main() of every test program. It limits the time of each test.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace {
 
 const unsigned kSecondsPerTest = 30 * static_cast<unsigned>(vt::patience_factor());
 
-/// Not safe in a signal handler by the letter, but the program is over anyway.
+/// Not async-signal-safe, but the program ends here anyway.
 void too_long(int)
 {
     signal(SIGALRM, SIG_DFL);

@@ -12,7 +12,7 @@ namespace vt {
 
 namespace {
 
-/// The eight bytes at position 8 * @p index: a mixing function of seed and index.
+/// The eight bytes of the pattern at position 8 * @p index, mixed from seed and index.
 std::uint64_t word_of(std::uint64_t seed, std::uint64_t index)
 {
     std::uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15U + index * 0xd1342543de82ef95U;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Memory that work requests name, and what is in it.
+/// Memory for work requests, and checks of its content.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,14 @@ constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr int kOnDemand = kAllAccess | IBV_ACCESS_ON_DEMAND;
 
-/// Fills with bytes that tell @p seed and position; no two seeds agree for long.
+/// Fills with a pattern that depends on @p seed and position, so that wrong data is recognised.
 void fill(Bytes bytes, std::uint64_t seed);
-/// Is this what fill() put there, from byte @p from of it on? Says where it differs.
+/// True if @p bytes are the pattern of @p seed from its byte @p from on; else says where they
+/// differ.
 testing::AssertionResult filled(ConstBytes bytes, std::uint64_t seed, std::size_t from = 0);
-/// Are all bytes @p value?
+/// True if all bytes are @p value.
 testing::AssertionResult all(ConstBytes bytes, std::uint8_t value);
-/// Are both the same? Says where they differ.
+/// True if both are the same; else says where they differ.
 testing::AssertionResult same(ConstBytes left, ConstBytes right);
 
 /// Anonymous, page-aligned memory.
@@ -39,7 +40,7 @@ public:
     Memory(Memory &&other) noexcept;
     ~Memory();
 
-    /// @p size bytes of address space over the same @p period bytes again and again.
+    /// @p size bytes of address space that map the same @p period bytes again and again.
     static Memory repeating(std::size_t size, std::size_t period);
 
     std::uint8_t *data() const { return data_; }
@@ -56,7 +57,7 @@ using MrHandle = Handle<ibv_mr, ibv_dereg_mr>;
 
 MrHandle reg_mr(ibv_pd *pd, void *address, std::size_t length, int access = kAllAccess);
 
-/// Memory of its own, registered as a whole.
+/// Memory with an MR of all of it.
 class Buffer {
 public:
     Buffer(ibv_pd *pd, std::size_t size, int access = kAllAccess)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Two ends of a connection in one process, each with a device of its own
-/// opening; the fixture of the tests that move data.
+/// Two ends of a connection in one process, each with a context of its own: the fixture of the
+/// tests that move data.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace vt {
 
-/// A device with one of everything; the QP comes with PairTest::make().
+/// An open device with a PD and CQs. PairTest::make() adds the QP.
 struct End {
     explicit End(const std::string &device)
         : context(device), pd(alloc_pd(context.get())), send_cq(context.get(), 512),
@@ -32,13 +32,13 @@ struct End {
     std::unique_ptr<Qp> qp;
 };
 
-/// Both to RTS, each knowing the other (UD: none knows any).
+/// Brings both QPs to RTS, connected to each other (except UD).
 void connect(const Context &a_context, Qp &a, const Context &b_context, Qp &b,
              const Params &params = {});
 
 class PairTest : public ::testing::Test {
 protected:
-    /// QPs go first: fixtures may own what they use.
+    /// Destroys the QPs before the members of derived fixtures, which they may use.
     void TearDown() override
     {
         a.qp.reset();
@@ -54,10 +54,10 @@ protected:
         vt::connect(a.context, *a.qp, b.context, *b.qp, params);
     }
 
-    /// An AH on @p from to @p to.
+    /// An AH of @p from for @p to.
     static Ah ah(const End &from, const End &to, const Params &params = {});
 
-    /// Posts a small receive on b, sends to it from a and checks: the pair works.
+    /// Sends a small message from a to b and checks that it arrives.
     void expect_works();
 
     End a{device_a()};

@@ -2,30 +2,14 @@
 #include "pkey.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <unistd.h>
+
+#include "attribute.h"
 
 namespace vt {
 
-namespace {
-
-/// In the first namespace's sysfs devices have all their files.
-std::string set_pkey_file(const std::string &device)
-{
-    return "/proc/1/root/sys/class/infiniband/" + device + "/ports/1/rox/set_pkey";
-}
-
-} // namespace
-
 int write_pkey(const std::string &device, const std::string &text)
 {
-    int fd = open(set_pkey_file(device).c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        fail("set_pkey", errno);
-    ssize_t written = write(fd, text.data(), text.size());
-    int error = written == static_cast<ssize_t>(text.size()) ? 0 : errno;
-    close(fd);
-    return error;
+    return write_attribute(attribute(device, "ports/1/rox/set_pkey"), text);
 }
 
 std::uint16_t PkeyTable::get(int index) const
@@ -46,7 +30,7 @@ void PkeyTable::set(int index, std::uint16_t pkey)
 
 void PkeyTable::change(int index, std::uint16_t pkey)
 {
-    // Another opening of the same device may have changed it.
+    // Another context of the same device may have changed it.
     while (context_.next_event(0ms))
         ;
     check(write_pkey(context_.name(), std::to_string(index) + " " + std::to_string(pkey)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// P_Key tables as the administrator changes them.
+/// Changes of P_Key tables, as an administrator makes them.
 #pragma once
 
 #include <map>
@@ -10,10 +10,10 @@
 
 namespace vt {
 
-/// Writes @p text to the file that changes a device's P_Key table. 0 or an errno.
+/// Writes @p text to the sysfs file that changes a device's P_Key table. 0 or an errno value.
 int write_pkey(const std::string &device, const std::string &text);
 
-/// The table of a device; entries get their former values back at the end.
+/// The table of a device. The destructor restores changed entries.
 class PkeyTable {
 public:
     explicit PkeyTable(Context &context) : context_(context) {}
@@ -22,7 +22,7 @@ public:
     PkeyTable &operator=(const PkeyTable &) = delete;
 
     std::uint16_t get(int index) const;
-    /// Returns when the RDMA core knows of the change.
+    /// Changes an entry and waits until the RDMA core has seen the change.
     void set(int index, std::uint16_t pkey);
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Processes of a test, and that nothing of them remains.
+/// Child processes of a test, and a check that they leave no objects behind.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,17 @@
 
 namespace vt {
 
-/// Runs @p body in a child, which ends with its result, or with 99 if it throws.
+/// Runs @p body in a child process, whose exit code is its result, or 99 if it throws.
 pid_t in_child(const std::function<int()> &body);
 
-/// Waits until @p child has ended, which it must by itself; its status as waitpid has it.
+/// Waits until @p child ends by itself. Returns its status as waitpid() does.
 int wait_for(pid_t child);
-/// Does @p child end by itself, and with @p code?
+/// True if @p child ends by itself and with @p code.
 testing::AssertionResult ends_with(pid_t child, int code);
-/// Ends @p child by SIGKILL and waits for it. It must not have ended before.
+/// Ends @p child with SIGKILL and waits for it. Fails if it had ended before.
 void kill_child(pid_t child);
 
-/// After the test all devices must have in use what they had before.
+/// Checks that after the test the devices have as many objects in use as before.
 class ProcessTest : public testing::Test {
 protected:
     void TearDown() override;

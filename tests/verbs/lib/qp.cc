@@ -117,13 +117,14 @@ bool Qp::reaches(ibv_qp_state wanted, Millis patience) const
 
 namespace {
 
-/// Which halves of a reliable connection a QP has: XRC gives each to a QP of its own.
-bool asks(ibv_qp_type type)
+/// A reliable connection has a requester and a responder at each end. With XRC each is a QP of its
+/// own.
+bool has_requester(ibv_qp_type type)
 {
     return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND;
 }
 
-bool answers(ibv_qp_type type)
+bool has_responder(ibv_qp_type type)
 {
     return type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV;
 }
@@ -158,7 +159,7 @@ Transition rtr_transition(ibv_qp_type type, const Params &params, const ibv_ah_a
     t.attr.path_mtu = params.mtu;
     t.attr.dest_qp_num = peer_qpn;
     t.attr.rq_psn = params.peer_psn;
-    if (answers(type)) {
+    if (has_responder(type)) {
         t.mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
         t.attr.max_dest_rd_atomic = params.dest_rd_atomic;
         t.attr.min_rnr_timer = params.min_rnr_timer;
@@ -171,11 +172,11 @@ Transition rts_transition(ibv_qp_type type, const Params &params)
     Transition t{{}, IBV_QP_STATE | IBV_QP_SQ_PSN};
     t.attr.qp_state = IBV_QPS_RTS;
     t.attr.sq_psn = params.psn;
-    if (asks(type) || answers(type)) {
+    if (has_requester(type) || has_responder(type)) {
         t.mask |= IBV_QP_TIMEOUT;
         t.attr.timeout = params.timeout;
     }
-    if (asks(type)) {
+    if (has_requester(type)) {
         t.mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
         t.attr.retry_cnt = params.retry_cnt;
         t.attr.rnr_retry = params.rnr_retry;

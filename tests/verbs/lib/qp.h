@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Queue pairs, shared receive queues, address handles, and bringing QPs up.
+/// Queue pairs and their transitions, shared receive queues, address handles.
 #pragma once
 
 #include <memory>
@@ -30,15 +30,15 @@ struct QpConfig {
     ibv_qp_init_attr attr(ibv_cq *send_cq, ibv_cq *recv_cq) const;
 };
 
-/// A QP that ibv_wr_* posts @p ops (IBV_QP_EX_WITH_...) to. May return null, with errno.
+/// A QP for ibv_wr_* with @p ops (IBV_QP_EX_WITH_...). May return null, with errno.
 ibv_qp *try_create_ex(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const QpConfig &config,
                       std::uint64_t ops);
 
-/// What connect() and the single transitions set.
+/// Attributes that connect() and the single transitions set.
 struct Params {
     ibv_mtu mtu = IBV_MTU_1024;
-    std::uint32_t psn = 0x1234;      ///< first PSN of the QP itself
-    std::uint32_t peer_psn = 0x4321; ///< first PSN of the other one
+    std::uint32_t psn = 0x1234;                                        ///< initial PSN of this QP
+    std::uint32_t peer_psn = 0x4321;                                   ///< initial PSN of the peer
     std::uint8_t timeout = static_cast<std::uint8_t>(ack_timeout(14)); ///< 67 ms
     std::uint8_t retry_cnt = 7;
     std::uint8_t rnr_retry = 7;
@@ -52,9 +52,9 @@ struct Params {
     std::uint8_t hop_limit = 64;
     std::uint32_t flow_label = 0;
     std::uint16_t pkey_index = 0;
-    std::uint16_t peer_pkey_index = 0; ///< what the other one uses
+    std::uint16_t peer_pkey_index = 0; ///< of the peer
 
-    /// The same from the other side's point of view.
+    /// The same from the peer's point of view.
     Params mirrored() const
     {
         Params other = *this;
@@ -64,7 +64,7 @@ struct Params {
     }
 };
 
-/// An address of @p to as @p from names it.
+/// Attributes of an address vector on @p from for @p to.
 ibv_ah_attr address_of(const Context &from, const Context &to, const Params &params = {});
 
 class Qp {
@@ -79,24 +79,24 @@ public:
     ibv_qp *operator->() const { return handle_.get(); }
     std::uint32_t number() const { return handle_->qp_num; }
     int destroy();
-    /// Gives the QP up: the caller destroys it.
+    /// Passes ownership of the QP to the caller.
     ibv_qp *release();
 
-    /// ibv_modify_qp: 0 or an errno.
+    /// ibv_modify_qp: 0 or an errno value.
     int modify(ibv_qp_attr attr, int mask) const { return ibv_modify_qp(get(), &attr, mask); }
-    /// Only the state; 0 or an errno.
+    /// Changes only the state. 0 or an errno value.
     int move(ibv_qp_state state) const;
     ibv_qp_attr query(int mask = 0x1fffff) const;
     ibv_qp_state state() const { return query(IBV_QP_STATE).qp_state; }
-    /// Waits until the device itself has moved the QP there.
+    /// Waits until the device has moved the QP to @p state.
     bool reaches(ibv_qp_state state, Millis patience = kPatience) const;
 
-    /// The usual transitions, with all that they need for the QP's type.
+    /// The usual transitions, with the attributes that the QP's type needs.
     void to_init(const Params &params = {}) const;
     void to_rtr(const Params &params, const ibv_ah_attr &peer, std::uint32_t peer_qpn) const;
     void to_rts(const Params &params = {}) const;
 
-    /// ibv_post_send of one or of a chain: 0 or an errno.
+    /// ibv_post_send of one work request or of a chain: 0 or an errno value.
     int try_post(SendWr wr) const;
     int try_post(std::vector<SendWr> &wrs, std::size_t *posted = nullptr) const;
     /// The same, and it must succeed.

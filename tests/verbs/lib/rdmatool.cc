@@ -12,8 +12,8 @@ namespace vt {
 
 namespace {
 
-/// Reads the program's JSON: lists of objects whose members are numbers, texts or lists of them.
-/// Members of an object within an object become members of a record of their own.
+/// Parses the program's JSON: lists of objects with members that are numbers, strings or lists.
+/// An object within an object becomes a record of its own.
 class Reader {
 public:
     explicit Reader(const std::string &text) : text_(text) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// A pair whose one end asks for things of the other's memory, one at a time, and what must
-/// hold when the other end takes that memory away.
+/// A pair with a as requester: single RDMA requests to the memory of b, and what must hold when b
+/// revokes that memory.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace vt {
 
-/// a asks; the work request's id is 1.
+/// All work requests of a have the id 1.
 class RequestTest : public PairTest {
 protected:
     void SetUp() override
@@ -19,8 +19,8 @@ protected:
         start({}, params);
     }
 
-    /// After what has moved both QPs to ERR.
-    void anew()
+    /// Replaces both QPs, after a failure has moved them to ERR.
+    void reconnect()
     {
         a.qp.reset();
         b.qp.reset();
@@ -57,8 +57,8 @@ protected:
         return is_error(wc, 1, IBV_WC_REM_ACCESS_ERR);
     }
 
-    /// Has @p from write all of @p target while @p revoke takes the right to it away, @p delay
-    /// after the first write: what has arrived when @p revoke returns is all that ever does.
+    /// Lets @p from write to all of @p target, and calls @p revoke @p delay after the first write.
+    /// Checks that nothing is written to @p target once @p revoke has returned.
     void revoke_under_writes(const Qp &from, Bytes target, Remote to,
                              std::chrono::microseconds delay, const std::function<void()> &revoke);
 

@@ -17,7 +17,7 @@ namespace vt {
 
 namespace {
 
-/// Of the calling thread.
+/// Removes a capability from the calling thread's effective set.
 void drop(int capability)
 {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -29,7 +29,7 @@ void drop(int capability)
         fail("capset", errno);
 }
 
-/// The calling thread.
+/// Moves the calling thread into a network namespace.
 void enter(const std::string &name)
 {
     int fd = open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
@@ -53,6 +53,18 @@ void in_thread(const std::function<void()> &body)
     thread.join();
     if (problem)
         std::rethrow_exception(problem);
+}
+
+void on_one_cpu(const std::function<void()> &body)
+{
+    in_thread([&] {
+        cpu_set_t cpu;
+        CPU_ZERO(&cpu);
+        CPU_SET(sched_getcpu(), &cpu);
+        if (sched_setaffinity(0, sizeof(cpu), &cpu))
+            fail("sched_setaffinity", errno);
+        body();
+    });
 }
 
 void without_capability(int capability, const std::function<void()> &body)

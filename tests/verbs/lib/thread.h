@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// What a thread may be that the program is not.
+/// Threads with other capabilities or in another network namespace than the program.
 #pragma once
 
 #include <functional>
@@ -8,14 +8,18 @@
 
 namespace vt {
 
-/// Runs @p body in a thread of its own and returns when it has; what it throws is thrown here.
-/// Capabilities and namespaces that @p body changes are that thread's only.
+/// Runs @p body in a new thread and waits for it. Rethrows what @p body throws. Changes of
+/// capabilities and namespaces end with the thread.
 void in_thread(const std::function<void()> &body);
 
-/// The same in a thread that has not the capability (CAP_...) in its effective set.
+/// The same on one CPU. What it sends through a veth pair stays in order: Linux queues a packet
+/// there on the CPU that sends it. Nor does the device poll the send queue for it on another CPU.
+void on_one_cpu(const std::function<void()> &body);
+
+/// The same without @p capability (CAP_...) in the thread's effective set.
 void without_capability(int capability, const std::function<void()> &body);
 
-/// The same in a network namespace, by its name; "" is the one of the program.
+/// The same in the network namespace @p name; "" is that of the program.
 void in_namespace(const std::string &name, const std::function<void()> &body);
 
 } // namespace vt

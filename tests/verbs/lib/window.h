@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Memory windows: how they are bound, and a pair whose one end binds.
+/// Memory windows, and a pair of which b binds them.
 #pragma once
 
 #include "request.h"
@@ -27,7 +27,7 @@ inline ibv_mw_bind_info part(Buffer &buffer, std::size_t offset, std::size_t len
     return {buffer.mr().get(), buffer.address(offset), length, access};
 }
 
-/// The same key with other low bits.
+/// @p rkey with other lower 8 bits.
 inline std::uint32_t variant(std::uint32_t rkey, std::uint8_t low)
 {
     return (rkey & ~0xffu) | low;
@@ -51,7 +51,7 @@ inline SendWr invalidate_wr(ibv_wr_opcode opcode, std::uint32_t rkey, Sges sges 
     return wr;
 }
 
-/// a asks for things of b's memory, b binds.
+/// b binds windows to its memory, a accesses it.
 class MwTest : public RequestTest {
 protected:
     void SetUp() override
@@ -91,7 +91,7 @@ protected:
         b.qp->post(bind_wr(mw, rkey, info).id(50));
         return b.send_cq.one();
     }
-    /// Does b invalidate the window by its key?
+    /// True if b can invalidate the window with that key.
     testing::AssertionResult invalidates(std::uint32_t rkey) const
     {
         b.qp->post(invalidate_wr(IBV_WR_LOCAL_INV, rkey).id(2));
@@ -103,7 +103,7 @@ protected:
         return is_error(wc, 50, IBV_WC_MW_BIND_ERR);
     }
 
-    /// Does the peer get a remote access error, and @p b's memory stays as it was?
+    /// True if a got a remote access error and the memory of b is unchanged.
     testing::AssertionResult refused(const ibv_wc &wc) const
     {
         if (auto result = RequestTest::refused(wc); !result)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Work requests, made in one expression and posted in another.
+/// Work requests, built in one expression.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace vt {
 
 using Sges = std::vector<ibv_sge>;
 
-/// Memory of the other side.
+/// Memory of the peer.
 struct Remote {
     std::uint64_t address;
     std::uint32_t rkey;
@@ -26,7 +26,7 @@ inline Remote remote(const Buffer &buffer, std::size_t offset = 0)
     return {buffer.address(offset), buffer.rkey()};
 }
 
-/// A send work request; signalled unless it says otherwise.
+/// A send work request, signaled by default.
 class SendWr {
 public:
     static SendWr send(Sges sges) { return {IBV_WR_SEND, std::move(sges)}; }
@@ -47,7 +47,7 @@ public:
         return {IBV_WR_ATOMIC_WRITE, Sges{value}, to};
     }
 
-    /// One more piece of memory.
+    /// Adds an SGE.
     SendWr &add(ibv_sge sge)
     {
         sges_.push_back(sge);
@@ -58,7 +58,7 @@ public:
         wr_.wr_id = wr_id;
         return *this;
     }
-    /// Makes it a SEND or WRITE with immediate; @p data in host order.
+    /// Makes it a SEND or WRITE with immediate data, in host order.
     SendWr &imm(std::uint32_t data)
     {
         wr_.opcode = wr_.opcode == IBV_WR_SEND ? IBV_WR_SEND_WITH_IMM : IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -75,7 +75,7 @@ public:
     SendWr &fence() { return set(IBV_SEND_FENCE); }
     SendWr &inlined() { return set(IBV_SEND_INLINE); }
 
-    /// For verbs; valid as long as this object stays where it is.
+    /// For the verbs; valid while this object exists and is not moved.
     ibv_send_wr *raw()
     {
         wr_.sg_list = sges_.data();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// XRC domains, their SRQs, and the two kinds of queue pairs.
+/// XRC domains, SRQs, initiator and target QPs.
 #pragma once
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 namespace vt {
 
-/// ibv_close_xrcd(), which has no address that all files agree on.
+/// ibv_close_xrcd() itself is static inline: Handle would be another type in each source file.
 int close_xrcd(ibv_xrcd *xrcd);
 
 using Xrcd = Handle<ibv_xrcd, close_xrcd>;
@@ -36,14 +36,14 @@ private:
     Handle<ibv_srq, ibv_destroy_srq> handle_;
 };
 
-/// What sends: like RC's, but without anything to receive with. For class Qp.
+/// An initiator QP, which has no receive queue. For class Qp.
 ibv_qp *xrc_initiator(ibv_pd *pd, ibv_cq *cq, const QpConfig &config = {});
-/// What receives, into the SRQs of its domain.
+/// A target QP, which receives into the SRQs of its domain.
 ibv_qp *xrc_target(ibv_context *context, ibv_xrcd *xrcd);
-/// Another handle on a target; may return null, with errno.
+/// Another handle of a target. May return null, with errno.
 ibv_qp *try_open_target(ibv_context *context, ibv_xrcd *xrcd, std::uint32_t qp_num);
 
-/// @p wr, for the SRQ of that number.
+/// @p wr with @p number as its remote SRQ.
 inline SendWr to_srq(SendWr wr, std::uint32_t number)
 {
     wr.fields().qp_type.xrc.remote_srqn = number;

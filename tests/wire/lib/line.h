@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// A QP of the device under test and the peer's end of it, and the fixture that has both.
+/// A QP of the device under test, connected to the tests' own peer, and the fixture with both.
 #pragma once
 
 #include <memory>
@@ -11,43 +11,45 @@
 
 namespace wire {
 
-/// The peer's QP number; nobody looks it up.
+/// The peer's QP number. Any number would do.
 constexpr std::uint32_t kPeerQpn = 0x00beef;
 /// Payload of a full packet in most cases.
 constexpr std::uint32_t kMtu = 256;
 
-/// As most cases want it: nothing is repeated by the device unless it is told to.
+/// Parameters with which the device retransmits only if a NAK asks for it, as most cases need.
 vt::Params calm();
 
-/// @p length bytes that tell @p seed.
+/// @p length bytes of the pattern of @p seed.
 Octets pattern(std::size_t length, std::uint64_t seed);
 
+/// A connection between a QP of the device and the peer. It builds the peer's packets and checks
+/// those of the device.
 class Line {
 public:
     Line(const vt::End &end, const Peer &peer, ibv_qp_type type = IBV_QPT_RC,
          const vt::Params &params = calm(), const vt::QpConfig &config = {});
-    /// Of a QP in RESET that is there already; @p peer_qpn is what the peer is called.
+    /// Of an existing QP in RESET; @p peer_qpn is the peer's QP number.
     Line(const vt::End &end, const Peer &peer, ibv_qp *qp, const vt::Params &params,
          std::uint32_t peer_qpn);
 
-    /// RESET to RTS; PSNs begin anew.
+    /// Moves the QP from RESET to RTS and resets the PSNs.
     void connect();
 
     vt::Qp qp;
 
     /// @name The peer as requester
     /// @{
-    std::uint32_t psn;          ///< of its next request
+    std::uint32_t psn;          ///< of the peer's next request
     std::uint32_t msn = 0;      ///< messages that the device has completed
-    std::uint32_t receives = 0; ///< what the device has posted and not used
-    bool srq = false;           ///< then the device counts no credits
+    std::uint32_t receives = 0; ///< receives that are posted and not used
+    bool srq = false;           ///< with an SRQ the device reports no credits
     /// @}
-    /// What the device's first request has, and its next one where a case counts on.
+    /// PSN of the device's first request; a case may advance it to that of the next one.
     std::uint32_t device_psn;
 
-    /// A request with the next PSN, which stays the next one.
+    /// A request with PSN psn, which is not advanced.
     Packet request(std::uint8_t op, Octets extension = {}, Octets payload = {}) const;
-    /// A response to the device's request of that PSN.
+    /// A response to the device's request with PSN @p to_psn.
     Packet response(std::uint8_t op, std::uint32_t to_psn, Octets extension = {},
                     Octets payload = {}) const;
     Packet ack_of(std::uint32_t to_psn, std::uint32_t number,
@@ -57,11 +59,11 @@ public:
     }
 
     void send(const Packet &packet) const { peer_.send(frame(packet)); }
-    /// In the order given, by one system call.
+    /// Sends the packets in this order, with one system call.
     void send(const std::vector<Packet> &packets) const;
     Octets frame(const Packet &packet) const { return encode(route_, packet); }
 
-    /// @name What the device should send
+    /// @name Packets that the device is expected to send
     /// @{
     Packet from_device(std::uint8_t op, std::uint32_t with_psn, Octets extension = {},
                        Octets payload = {}) const;
@@ -77,29 +79,29 @@ public:
     }
     /// @}
 
-    /// Is the next frame exactly @p packet? Left to the device: IP ID, UDP source port (from
-    /// 0xc000 on, always the same), and the UDP checksum, which must be right or 0.
+    /// True if the next frame is exactly @p packet, except for the IP ID, the UDP source port (any
+    /// from 0xc000 on, but always the same), and the UDP checksum (correct or 0).
     testing::AssertionResult gets(const Packet &packet, vt::Millis patience = vt::kPatience);
-    /// The next frame, whatever it is.
+    /// The next frame of any content.
     Received get();
-    /// Nothing comes within a short time.
+    /// True if no frame comes within a short time.
     testing::AssertionResult silent() const;
 
-    /// Sends @p packet and gets @p answer.
+    /// Sends @p packet. True if @p answer comes.
     testing::AssertionResult answers(const Packet &packet, const Packet &answer);
-    /// Completes an empty WRITE: the next frame is the ACK of that, nothing else was sent since.
+    /// Sends an empty WRITE. True if the next frame is its ACK: the device sent nothing before it.
     testing::AssertionResult alive();
-    /// Sends @p packet, of which the device takes no notice.
+    /// Sends @p packet. True if the device ignores it.
     testing::AssertionResult ignores(const Packet &packet)
     {
         send(packet);
         return alive();
     }
 
-    /// Others of the device send as well: frames to other QP numbers are passed over.
-    void share_the_wire() { alone_ = false; }
+    /// Makes gets() and the like skip frames to other QP numbers, because other QPs send, too.
+    void skip_other_qps() { alone_ = false; }
     std::uint32_t peer_qpn() const { return peer_qpn_; }
-    Route &route() { return route_; } ///< of what the peer sends; for cases that lie about it
+    Route &route() { return route_; } ///< addresses of the peer's packets; cases may forge them
     std::uint8_t service() const { return service_; }
 
 private:
@@ -123,12 +125,12 @@ protected:
 
     void open(ibv_qp_type type = IBV_QPT_RC, const vt::Params &params = calm(),
               const vt::QpConfig &config = {});
-    /// Posts receives of @p size bytes each into @c inbox, with ids from 0 on.
+    /// Posts @p count receives of @p size bytes each into @c inbox, with ids from 0 on.
     void post(std::uint32_t count, std::size_t size = 4096);
 
     vt::End end{vt::device_a()};
     Peer peer;
-    vt::Buffer target = end.buffer(1 << 16); ///< what remote operations of the peer reach
+    vt::Buffer target = end.buffer(1 << 16); ///< for the peer's RDMA operations
     vt::Buffer inbox = end.buffer(1 << 20);
     std::unique_ptr<Line> line;
 };

@@ -38,7 +38,7 @@ bool is_v4(const Address &address)
            address[10] == 0xff && address[11] == 0xff;
 }
 
-/// Ethernet's CRC-32, a byte at a time from a table that is made at compile time.
+/// The CRC-32 of Ethernet, bytewise, with a table made at compile time.
 constexpr auto kCrcTable = [] {
     std::array<std::uint32_t, 256> table{};
     for (std::uint32_t i = 0; i < table.size(); i++) {
@@ -66,7 +66,7 @@ std::uint32_t sum(std::span<const std::uint8_t> bytes, std::uint32_t start = 0)
     return total;
 }
 
-/// Where the parts of a frame are, by its IP header; none where it is too short for them.
+/// Offsets of the parts of a frame, from its IP header; none if the frame is too short.
 struct Layout {
     bool v6;
     std::size_t ip = kEthernet, udp, bth, end; ///< end: behind the ICRC
@@ -94,9 +94,9 @@ std::optional<Layout> layout(std::span<const std::uint8_t> frame)
     return at;
 }
 
-/// Annex A17: eight bytes of ones, then all from the IP header on; what routers and switches may
-/// change counts as ones: type of service or traffic class, flow label, TTL or hop limit, both
-/// checksums, and the BTH's byte with FECN and BECN.
+/// Annex A17: the ICRC covers eight bytes of ones and then everything from the IP header on. Fields
+/// that routers and switches may change count as ones: type of service or traffic class, flow
+/// label, TTL or hop limit, both checksums, and the byte of the BTH with FECN and BECN.
 std::uint32_t icrc(std::span<const std::uint8_t> frame, const Layout &at)
 {
     std::uint32_t state = 0xffffffff;
@@ -446,7 +446,8 @@ std::uint8_t credit_code(std::uint32_t receives)
 
 std::uint32_t rnr_microseconds(std::uint8_t code)
 {
-    // Volume 1, table "Encoding for RNR NAK Timer Field": 0.01 ms, 0.02 ms, then as the credits.
+    // Volume 1, table "Encoding for RNR NAK Timer Field": 0.01 ms, 0.02 ms, then the series of the
+    // credit codes.
     if (code == 0)
         return 655360;
     return code <= 4 ? code * 10U : (code % 2 ? 3U << (code / 2 - 1) : 1U << (code / 2)) * 10U;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// RoCE v2 packets as the tests' own peer builds and reads them: Ethernet, IPv4 or IPv6, UDP, BTH,
-/// extended headers, payload, pad, ICRC. Written from the specification (IBTA volume 1, chapter 9,
-/// annexes A14, A17 and A19); nothing here is shared with the driver.
+/// Encoding and decoding of RoCE v2 packets for the tests' own peer: Ethernet, IPv4 or IPv6, UDP,
+/// BTH, extended headers, payload, pad, ICRC. Written from the specification (IBTA volume 1,
+/// chapter 9, annexes A14, A17 and A19). Shares nothing with the driver.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ enum Op : std::uint8_t {
     kAtomicWrite = 0x1d,
 };
 
-/// The three upper bits.
+/// The three upper bits of an opcode: the service.
 constexpr std::uint8_t kRc = 0x00;
 constexpr std::uint8_t kUc = 0x20;
 constexpr std::uint8_t kRd = 0x40;
@@ -79,16 +79,16 @@ Octets deth(std::uint32_t qkey, std::uint32_t sqpn);
 
 Octets operator+(Octets left, const Octets &right);
 
-/// Bytes of extended headers that an opcode has; none if it is not one of the table's.
+/// Bytes of the extended headers of @p opcode; none if the table does not have it.
 std::optional<std::size_t> extension_length(std::uint8_t opcode);
 
-/// Who sends to whom.
+/// Addresses of sender and receiver.
 struct Route {
     Mac source_mac{}, target_mac{};
     Address source{}, target{};
 };
 
-/// A packet as fields; what is left alone is as a compliant sender has it.
+/// The fields of a packet. Their defaults are those of a compliant sender.
 struct Packet {
     std::uint8_t opcode = 0;
     std::uint32_t qpn = 0;
@@ -103,9 +103,9 @@ struct Packet {
     bool becn = false;
     std::uint8_t version = 0;
     std::uint16_t pkey = 0xffff;
-    std::uint8_t reserved_byte = 0;    ///< beside FECN and BECN: six bits
-    std::uint8_t reserved_seven = 0;   ///< beside AckReq: seven bits
-    std::optional<std::uint8_t> pad{}; ///< what BTH says, if not the truth
+    std::uint8_t reserved_byte = 0;    ///< six bits, in the byte of FECN and BECN
+    std::uint8_t reserved_seven = 0;   ///< seven bits, in the byte of AckReq
+    std::optional<std::uint8_t> pad{}; ///< PadCnt in the BTH, if it is to be wrong
 
     std::uint8_t tos = 0;
     std::uint8_t ttl = 64;
@@ -113,24 +113,24 @@ struct Packet {
     std::uint32_t flow_label = 0;
     std::uint16_t source_port = 0xc123;
     std::uint16_t target_port = kPort;
-    bool udp_checksum = false; ///< else 0: none
+    bool udp_checksum = false; ///< else the field is 0
     std::uint16_t udp_checksum_error = 0;
     std::uint32_t icrc_error = 0;
-    std::size_t cut = 0;             ///< bytes missing at the end, in all lengths
-    std::int32_t udp_more = 0;       ///< what the UDP length says too much
+    std::size_t cut = 0;             ///< bytes cut off at the end, also from all lengths
+    std::int32_t udp_more = 0;       ///< added to the UDP length
     Octets ip_options{};             ///< IPv4, a multiple of four
     std::uint16_t fragment = 0x4000; ///< IPv4: flags and offset (DF)
 };
 
-/// The frame.
+/// Encodes a packet as an Ethernet frame.
 Octets encode(const Route &route, const Packet &packet);
 
-/// The ICRC of a frame as it stands, over what its lengths say; for frames that were changed.
+/// Recalculates the ICRC of a changed frame, over the length in its headers.
 void repair_icrc(Octets &frame);
-/// Header checksum of IPv4 (none for IPv6) after a change.
+/// Recalculates the IPv4 header checksum of a changed frame. IPv6 has none.
 void repair_ip(Octets &frame);
 
-/// A received frame to UDP port 4791, or none.
+/// A received frame, decoded.
 struct Received {
     Octets frame;
     Packet packet;
@@ -142,6 +142,7 @@ struct Received {
     std::uint8_t syndrome() const { return packet.extension.at(0); }
     std::uint32_t number(std::size_t offset, std::size_t bytes) const;
 };
+/// Decodes a frame; none if it is not for UDP port 4791.
 std::optional<Received> decode(const Octets &frame);
 
 std::string describe(const Packet &packet);
@@ -151,10 +152,10 @@ inline std::uint32_t psn_add(std::uint32_t psn, std::int64_t n)
     return static_cast<std::uint32_t>(psn + n) & kMask24;
 }
 
-/// The AETH's code for that many receives: 0, 1, 2, 3, 4, 6, 8, 12 ... 32768 (rounded down).
+/// The AETH code for @p receives credits, rounded down to 0, 1, 2, 3, 4, 6, 8, 12 ... 32768.
 std::uint8_t credit_code(std::uint32_t receives);
 std::uint32_t credits_of(std::uint8_t code);
-/// What an RNR NAK's timer field asks for, in microseconds.
+/// The delay for an RNR NAK timer code, in microseconds.
 std::uint32_t rnr_microseconds(std::uint8_t code);
 
 } // namespace wire

@@ -21,13 +21,13 @@ namespace wire {
 namespace {
 
 constexpr std::size_t kFrameMax = 65536;
-/// Frames that one system call sends.
+/// Frames per system call.
 constexpr std::size_t kBatch = 256;
 
 std::string need_variable(const char *name)
 {
-    const char *value = std::getenv(name);
-    if (!value || !*value)
+    const std::string value = vt::variable(name);
+    if (value.empty())
         vt::fail(std::string(name) + " is not set: run this by tests/wire/run");
     return value;
 }
@@ -59,7 +59,7 @@ Mac mac_of(int fd, const std::string &device)
     return mac;
 }
 
-/// A packet socket that is bound to @p device, in the present namespace.
+/// A packet socket bound to @p device, in the thread's network namespace.
 int packet_socket(const std::string &device, Mac &mac)
 {
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_ALL));
@@ -150,7 +150,7 @@ void Peer::send_all(std::span<const Octets> frames) const
         }
         int sent = sendmmsg(socket_, messages.data(), static_cast<unsigned>(count), 0);
         if (sent < 0) {
-            // The queue in the kernel has room again when what is in it has been delivered.
+            // There is room again once the kernel has delivered the queued frames.
             if ((errno != EAGAIN && errno != ENOBUFS) || deadline.passed())
                 vt::fail("send a frame", errno);
             pollfd ready{socket_, POLLOUT, 0};

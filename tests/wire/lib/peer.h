@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// The other end of the wire: a packet socket on the far end of a veth pair, in a namespace whose
-/// IP stack has no address there and so says nothing by itself.
+/// The device's peer: a packet socket on the other end of a veth pair. It is in a namespace whose
+/// IP stack has no address on that end and so sends nothing by itself.
 #pragma once
 
 #include <optional>
@@ -15,23 +15,23 @@ namespace wire {
 
 class Peer {
 public:
-    /// From the environment: ROX_NETDEV_B in ROX_NS_B; ROX_ADDR_A/B and ROX_ADDR6_A/B.
+    /// Reads the environment: ROX_NETDEV_B in ROX_NS_B, ROX_ADDR_A/B and ROX_ADDR6_A/B.
     Peer();
     ~Peer();
     Peer(const Peer &) = delete;
     Peer &operator=(const Peer &) = delete;
 
-    /// From the peer to the device.
+    /// Addresses for packets from the peer to the device.
     Route route(vt::Family family) const;
     ibv_gid gid(vt::Family family) const;
 
     void send(const Octets &frame) const { send_all({&frame, 1}); }
-    /// With as few system calls as possible.
+    /// Sends the frames with as few system calls as possible.
     void send_all(std::span<const Octets> frames) const;
 
-    /// The next RoCE frame, or none in that time. What is not RoCE is passed over.
+    /// The next RoCE frame; none if the time is over first. Skips other frames.
     std::optional<Received> receive(vt::Millis patience = vt::kPatience) const;
-    /// Throws away what has arrived; returns how many RoCE frames that were.
+    /// Discards the frames that have arrived. Returns how many of them were RoCE.
     std::size_t drain() const;
 
 private:

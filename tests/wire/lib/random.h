@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// A sequence of numbers that a seed repeats on every machine (splitmix64).
+/// Random numbers that depend on the seed only, on every machine (splitmix64).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ public:
     }
     /// 0 to @p n - 1.
     std::size_t below(std::size_t n) { return static_cast<std::size_t>(next() % n); }
-    /// Once in @p n times.
+    /// True once in @p n times.
     bool once_in(std::size_t n) { return !below(n); }
     template <typename T>
     T one_of(std::initializer_list<T> values)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// A reliable connection on which the device asks and the peer answers.
+/// A reliable connection with the device as requester.
 #pragma once
 
 #include "line.h"
 
 namespace wire {
 
-/// What WRITEs reach; the peer looks at the address only.
+/// Target of WRITEs. The peer has no memory there; it only checks the address.
 constexpr vt::Remote kRemote{0x123456789abcdef0, 0x55667788};
 
 class RcRequester : public WireTest {
@@ -18,7 +18,7 @@ protected:
         open();
     }
 
-    /// What the device should send next, which asks for an acknowledge.
+    /// An expected packet of the device with AckReq set.
     Packet asking(std::uint8_t op, std::uint32_t psn, Octets extension = {}, Octets payload = {})
     {
         Packet packet = line->from_device(op, psn, std::move(extension), std::move(payload));
@@ -29,8 +29,8 @@ protected:
     {
         return vt::SendWr::send({local.sge(0, length)}).id(id);
     }
-    /// The packets of a SEND or WRITE of what is in @c local. AckReq is on the last one (where else
-    /// is the requester's choice).
+    /// The expected packets of a SEND or WRITE of the content of @c local. Only the last one has
+    /// AckReq (the standard leaves it open for the others).
     std::vector<Packet> message(bool write, std::uint32_t psn, std::size_t length)
     {
         std::vector<Packet> packets;
@@ -61,7 +61,7 @@ protected:
     void acknowledge(std::uint32_t psn) { line->send(line->ack_of(psn, ++answered)); }
     std::uint32_t psn() const { return line->device_psn; }
 
-    /// The QP is in ERR, and what was posted behind the WQE that failed is flushed.
+    /// Checks that the work request completes with @p status and the QP goes to ERR.
     void failed(ibv_wc_status status, std::uint64_t id = 1)
     {
         ASSERT_TRUE(vt::is_error(end.send_cq.one(), id, status));

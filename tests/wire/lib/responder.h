@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// A reliable connection on which the peer asks and the device answers.
+/// A reliable connection with the device as responder.
 #pragma once
 
 #include "line.h"
@@ -20,7 +20,7 @@ protected:
         return reth(target.address(offset), target.rkey(), length);
     }
 
-    /// A request that is in order and is carried out.
+    /// Checks that the device executes and acknowledges @p packet.
     void accepted(const Packet &packet, std::uint32_t messages = 1)
     {
         line->msn = psn_add(line->msn, messages);
@@ -28,15 +28,15 @@ protected:
         line->psn = psn_add(packet.psn, 1);
     }
 
-    /// A request that ends the connection: the NAK has the PSN that was expected, the QP goes to
-    /// ERR and its program is told (@p event; -1: by a receive completion, that the case looks at).
+    /// Checks that @p packet ends the connection: the NAK has the expected PSN, the QP goes to ERR,
+    /// and @p event is raised (-1: the case itself checks a receive completion instead).
     void refused(const Packet &packet, std::uint8_t syndrome, int event)
     {
         ASSERT_TRUE(line->answers(packet, line->nak(syndrome, line->psn)));
         ASSERT_TRUE(line->qp.reaches(IBV_QPS_ERR));
         if (event >= 0)
             end.context.wait_event(static_cast<ibv_event_type>(event), line->qp.get());
-        // In ERR nothing is answered (10.3.1, table of states).
+        // A QP in ERR does not respond (10.3.1, table of states).
         line->send(line->request(kWriteOnly, reth(0, 0, 0)));
         ASSERT_EQ(peer.drain(), 0U);
     }
@@ -50,7 +50,7 @@ protected:
                                  std::move(payload));
     }
 
-    /// The whole answer to a READ of @p length bytes from @p offset, which has @p seed.
+    /// Checks all responses to a READ of @p length bytes, which are @p data.
     void read_answered(std::uint32_t psn, std::size_t length, const Octets &data)
     {
         std::size_t count = std::max<std::size_t>(1, (length + kMtu - 1) / kMtu);

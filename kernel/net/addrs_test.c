@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit: the table of a device's addresses, and that it follows the GID table.
+ */
+#include <linux/delay.h>
+#include <linux/etherdevice.h>
+#include <linux/rtnetlink.h>
+#include <net/addrconf.h>
+#include <rdma/ib_cache.h>
+
+#include "internal.h"
+#include "../kunit/fixture.h"
+
+/* More than there are lists, so that lists have several entries. */
+#define MANY 256
+
+/* An address that no netdev has. */
+static struct in6_addr address(u32 n)
+{
+	return (struct in6_addr) { .s6_addr32 = { htonl(0x20010db8), 0, 0, htonl(n) } };
+}
+
+static bool has(struct kunit *test, u32 n, const struct net_device *ndev)
+{
+	struct rox_fixture *f = test->priv;
+	struct in6_addr addr = address(n);
+
+	return rox_net_has_addr(&f->dev->net, &addr, ndev);
+}
+
+static struct rox_addr *add(struct kunit *test, u32 n, const struct net_device *ndev)
+{
+	struct rox_fixture *f = test->priv;
+	struct in6_addr addr = address(n);
+	struct rox_addr *entry = rox_net_add_addr(&f->dev->net, &addr, ndev);
+
+	KUNIT_ASSERT_NOT_NULL(test, entry);
+	return entry;
+}
+
+/* An address is found as long as one netdev has it, and for that netdev only. */
+static void an_address_is_that_of_its_netdevs(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct net_device *one = f->ndev, *other = init_net.loopback_dev;
+	struct rox_addr *first, *second;
+
+	KUNIT_EXPECT_FALSE(test, has(test, 1, NULL));
+	first = add(test, 1, one);
+	KUNIT_EXPECT_TRUE(test, has(test, 1, NULL));
+	KUNIT_EXPECT_TRUE(test, has(test, 1, one));
+	KUNIT_EXPECT_FALSE(test, has(test, 1, other));
+	second = add(test, 1, other);
+	rox_net_del_addr(&f->dev->net, first);
+	KUNIT_EXPECT_TRUE(test, has(test, 1, NULL));
+	KUNIT_EXPECT_FALSE(test, has(test, 1, one));
+	KUNIT_EXPECT_TRUE(test, has(test, 1, other));
+	rox_net_del_addr(&f->dev->net, second);
+	KUNIT_EXPECT_FALSE(test, has(test, 1, NULL));
+}
+
+/* Each of many addresses is found, and no other one. */
+static void many_addresses_are_told_apart(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_addr **entries = kunit_kcalloc(test, MANY, sizeof(*entries), GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, entries);
+	for (i = 0; i < MANY; i++)
+		entries[i] = add(test, i, f->ndev);
+	for (i = 0; i < MANY; i++)
+		KUNIT_EXPECT_TRUE(test, has(test, i, f->ndev));
+	KUNIT_EXPECT_FALSE(test, has(test, MANY, NULL));
+	for (i = 0; i < MANY; i += 2)
+		rox_net_del_addr(&f->dev->net, entries[i]);
+	for (i = 0; i < MANY; i++)
+		KUNIT_EXPECT_EQ(test, has(test, i, NULL), i % 2);
+	for (i = 1; i < MANY; i += 2)
+		rox_net_del_addr(&f->dev->net, entries[i]);
+}
+
+static u32 entries_of(struct rox_net *net)
+{
+	struct hlist_node *node;
+	u32 i, n = 0;
+
+	rcu_read_lock();
+	for (i = 0; i < ARRAY_SIZE(net->addrs); i++)
+		for (node = rcu_dereference(hlist_first_rcu(&net->addrs[i])); node;
+		     node = rcu_dereference(hlist_next_rcu(node)))
+			n++;
+	rcu_read_unlock();
+	return n;
+}
+
+/* Has the table the addresses of the GID table, and as many? */
+static bool agrees(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	const struct ib_gid_attr *attr;
+	bool all = true;
+	u32 i, n = 0;
+
+	for (i = 0; i < ROX_GID_TABLE_LEN; i++) {
+		attr = rdma_get_gid_attr(&f->dev->ibdev, 1, i);
+		if (IS_ERR(attr))
+			continue;
+		all &= rox_net_has_addr(&f->dev->net, (const struct in6_addr *)&attr->gid, f->ndev);
+		n++;
+		rdma_put_gid_attr(attr);
+	}
+	return n && all && n == entries_of(&f->dev->net);
+}
+
+/* The link-local address that comes from the MAC. */
+static struct in6_addr link_local(const struct net_device *ndev)
+{
+	struct in6_addr addr = { .s6_addr = { 0xfe, 0x80 } };
+
+	addrconf_addr_eui48(addr.s6_addr + 8, (const char *)ndev->dev_addr);
+	return addr;
+}
+
+/*
+ * When the MAC changes, the core drops all GIDs of the netdev and enters them again, with the one
+ * of the new MAC. It does that in a workqueue.
+ */
+static void the_table_follows_the_gids(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct in6_addr addr = link_local(f->ndev);
+	int tries;
+
+	KUNIT_EXPECT_TRUE(test, rox_net_has_addr(&f->dev->net, &addr, f->ndev));
+	rtnl_lock();
+	eth_hw_addr_random(f->ndev);
+	addr = link_local(f->ndev);
+	KUNIT_EXPECT_FALSE(test, rox_net_has_addr(&f->dev->net, &addr, NULL));
+	call_netdevice_notifiers(NETDEV_CHANGEADDR, f->ndev);
+	rtnl_unlock();
+	for (tries = 0; tries < 500; tries++) {
+		if (rox_net_has_addr(&f->dev->net, &addr, f->ndev) && agrees(test))
+			return;
+		msleep(20);
+	}
+	KUNIT_FAIL(test, "%u entries, the new address is %s there", entries_of(&f->dev->net),
+		   rox_net_has_addr(&f->dev->net, &addr, f->ndev) ? "" : "not");
+}
+
+static struct kunit_case rox_addrs_cases[] = {
+	KUNIT_CASE(an_address_is_that_of_its_netdevs),
+	KUNIT_CASE(many_addresses_are_told_apart),
+	KUNIT_CASE(the_table_follows_the_gids),
+	{}
+};
+
+static struct kunit_suite rox_addrs_suite = {
+	.name = "rox_addrs",
+	.init = rox_fixture_init,
+	.exit = rox_fixture_exit,
+	.test_cases = rox_addrs_cases,
+};
+
+kunit_test_suite(rox_addrs_suite);

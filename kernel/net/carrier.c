@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sending: one of two carriers brings a burst to the peer: UDP (udp.c) or, between QPs of one
+ * device, loopback (loopback.c).
+ */
+#include <linux/module.h>
+
+#include "internal.h"
+#include "../observe/trace.h"
+
+static bool loopback = true;
+module_param(loopback, bool, 0644);
+MODULE_PARM_DESC(loopback, "Between QPs of one device, copy without a wire (default: Y). A device's attribute of this name overrides it");
+
+bool rox_net_loops_back(const struct rox_net *net)
+{
+	int own = READ_ONCE(net->loopback);
+
+	return own < 0 ? READ_ONCE(loopback) : own;
+}
+
+/* May the burst go by loopback? */
+static bool rox_may_loop_back(const struct rox_burst *b, const struct rox_netns *ns)
+{
+	const struct net_device *ndev = rcu_dereference(b->path->net->ndev);
+	struct rox_path *path = b->path;
+
+	return rox_net_loops_back(path->net) && path->valid && ns && !READ_ONCE(ns->dead) &&
+	       rox_path_is_local(path) && ndev && netif_running(ndev) &&
+	       rox_pkey_valid(b->pkey);
+}
+
+static void rox_account(const struct rox_burst *b, const struct rox_sent *sent)
+{
+	rox_ep_count(b->from, ROX_CNT_TX_BURSTS);
+	if (sent->pkts)
+		rox_count_sent(b->from, rox_to_group(b), sent);
+	trace_rox_packet_out(b->from->qpn, b->dqpn, b->op_first, b->psn, b->npkts, b->len);
+}
+
+int rox_xmit(struct rox_burst *burst)
+{
+	struct rox_sent sent = {};
+	struct rox_netns *ns;
+	int err = -ENOLINK;
+
+	rcu_read_lock();
+	ns = READ_ONCE(burst->path->net->ns);
+	if (rox_may_loop_back(burst, ns))
+		err = rox_loopback_xmit(burst, &sent);
+	if (err == -ENOLINK) {
+		if (burst->sender && !burst->unbounded && burst->from->sk &&
+		    rox_tx_is_full(burst->from)) {
+			rcu_read_unlock();
+			return -EBUSY;
+		}
+		err = rox_udp_xmit(burst, ns, &sent);
+	}
+	rox_account(burst, &sent);
+	rcu_read_unlock();
+	return err;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Priority of frames. The qdisc reads it from the skb: mqprio makes it a traffic class, and a VLAN
+ * netdev makes it the PCP of the tag by its egress map.
+ *
+ * Without a service level it is that of the traffic class, as for TCP. A service level is what
+ * shall come out. The RDMA CM computes it so from rdma_set_option(RDMA_OPTION_ID_TOS) or the
+ * default tos: the class or the PCP that the netdev makes of the tos. With a service level of its
+ * own a program chooses the PCP, as with an adapter. So the priority is the one that leads there.
+ */
+#include <linux/if_vlan.h>
+#include <linux/netdevice.h>
+#include <linux/pkt_sched.h>
+#include <net/route.h>
+#include "internal.h"
+
+/* Takes the first VLAN netdev below, which is the one that the RDMA CM asks. */
+static int rox_take_vlan(struct net_device *ndev, struct netdev_nested_priv *priv)
+{
+	if (!is_vlan_dev(ndev))
+		return 0;
+	priv->data = ndev;
+	return 1;
+}
+
+static struct net_device *rox_vlan_of(struct net_device *ndev)
+{
+	struct netdev_nested_priv priv = {};
+
+	if (is_vlan_dev(ndev))
+		return ndev;
+	netdev_walk_all_lower_dev_rcu(ndev, rox_take_vlan, &priv);
+	return priv.data;
+}
+
+static u8 rox_pcp(struct net_device *vlan, u32 priority)
+{
+	return vlan_dev_get_egress_qos_mask(vlan, priority) >> VLAN_PRIO_SHIFT;
+}
+
+/* Return: the service level that the RDMA CM makes of this priority. */
+static u8 rox_sl_of(struct net_device *ndev, struct net_device *vlan, u32 priority)
+{
+	struct net_device *classes = vlan ? vlan_dev_real_dev(vlan) : ndev;
+
+	if (netdev_get_num_tc(classes))
+		return netdev_get_prio_tc_map(classes, priority);
+	return vlan ? rox_pcp(vlan, priority) : 0;
+}
+
+/**
+ * rox_priority() - the priority of frames
+ * @ndev: netdev that sends them
+ * @sl: service level; 0: none
+ * @tos: traffic class
+ *
+ * In an RCU read-side critical section. Return: value for skb->priority.
+ */
+u32 rox_priority(struct net_device *ndev, u8 sl, u8 tos)
+{
+	u32 priority = rt_tos2priority(tos);
+	struct net_device *vlan;
+
+	if (likely(!sl))
+		return priority;
+	vlan = rox_vlan_of(ndev);
+	if (rox_sl_of(ndev, vlan, priority) == sl)
+		return priority;
+	for (priority = 0; vlan && priority <= TC_PRIO_MAX; priority++)
+		if (rox_pcp(vlan, priority) == sl)
+			return priority;
+	return sl;
+}

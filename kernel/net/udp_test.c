@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit: which messages share a frame. A hook examines the frames that are handed to the IP layer,
+ * and takes them.
+ */
+#include <linux/netfilter_ipv6.h>
+#include <linux/udp.h>
+#include <rdma/ib_cache.h>
+
+#include "../transport/internal.h"
+#include "../kunit/fixture.h"
+
+#define MOST_FRAMES	16
+#define MOST_WRS	8
+
+/**
+ * struct seen - the frames that were sent
+ * @open: frames are recorded; else they are only taken
+ * @count: number of frames
+ * @segs: number of packets of each frame
+ * @len: UDP payload of each frame
+ * @seg: UDP payload of each packet of the frame
+ */
+static struct seen {
+	bool open;
+	unsigned int count;
+	u32 segs[MOST_FRAMES];
+	u32 len[MOST_FRAMES];
+	u32 seg[MOST_FRAMES];
+} seen;
+
+static unsigned int take_frame(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	const struct udphdr *udp = udp_hdr(skb);
+	u32 len;
+
+	if (ipv6_hdr(skb)->nexthdr != IPPROTO_UDP || udp->dest != htons(ROX_UDP_PORT))
+		return NF_ACCEPT;
+	len = ntohs(udp->len) - sizeof(*udp);
+	if (seen.open && seen.count < MOST_FRAMES) {
+		seen.segs[seen.count] = skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
+		seen.seg[seen.count] = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len;
+		seen.len[seen.count] = len;
+	}
+	seen.count += seen.open;
+	kfree_skb(skb);
+	return NF_STOLEN;
+}
+
+static const struct nf_hook_ops take_ops = {
+	.hook = take_frame,
+	.pf = NFPROTO_IPV6,
+	.hooknum = NF_INET_LOCAL_OUT,
+};
+
+/* UDP payload of a packet with BTH, @ext bytes of extended headers, payload, pad, ICRC. */
+static u32 packet(u32 ext, u32 len)
+{
+	return ROX_BTH_LEN + ext + ALIGN(len, 4) + ROX_ICRC_LEN;
+}
+
+#define RETH	16
+#define DETH	8
+
+static u8 payload[4096];
+
+/**
+ * struct batch - work requests that are posted together
+ * @count: number of work requests
+ * @wr: RDMA WRITEs of RC, or SENDs of UD
+ * @sge: their SGEs
+ */
+struct batch {
+	unsigned int count;
+	union {
+		struct ib_rdma_wr rdma;
+		struct ib_ud_wr ud;
+	} wr[MOST_WRS];
+	struct ib_sge sge[MOST_WRS];
+};
+
+static struct ib_send_wr *add(struct kunit *test, struct batch *batch, u32 len)
+{
+	struct rox_fixture *f = test->priv;
+	unsigned int i = batch->count++;
+	struct ib_send_wr *wr = &batch->wr[i].rdma.wr;
+
+	BUILD_BUG_ON(offsetof(struct ib_rdma_wr, wr) != offsetof(struct ib_ud_wr, wr));
+	batch->sge[i] = (struct ib_sge) { .addr = (uintptr_t)payload, .length = len,
+					  .lkey = f->pd->local_dma_lkey };
+	wr->sg_list = &batch->sge[i];
+	wr->num_sge = 1;
+	if (i)
+		batch->wr[i - 1].rdma.wr.next = wr;
+	return wr;
+}
+
+static void add_write(struct kunit *test, struct batch *batch, u32 len)
+{
+	add(test, batch, len)->opcode = IB_WR_RDMA_WRITE;
+}
+
+static void add_send(struct kunit *test, struct batch *batch, struct ib_ah *ah, u32 qpn)
+{
+	struct ib_send_wr *wr = add(test, batch, 64);
+
+	wr->opcode = IB_WR_SEND;
+	container_of(wr, struct ib_ud_wr, wr)->ah = ah;
+	container_of(wr, struct ib_ud_wr, wr)->remote_qpn = qpn;
+}
+
+/* Posts all of them at once, and records the frames that are sent before the call returns. */
+static void post(struct kunit *test, struct rox_qp *qp, const struct batch *batch)
+{
+	int err;
+
+	KUNIT_ASSERT_EQ(test, nf_register_net_hook(&init_net, &take_ops), 0);
+	/* Keep the retry timer from sending again before @open is cleared. */
+	local_bh_disable();
+	memset(&seen, 0, sizeof(seen));
+	seen.open = true;
+	err = ib_post_send(&qp->ibqp, &batch->wr[0].rdma.wr, NULL);
+	seen.open = false;
+	local_bh_enable();
+	nf_unregister_net_hook(&init_net, &take_ops);
+	KUNIT_EXPECT_EQ(test, err, 0);
+}
+
+static void expect_frame(struct kunit *test, unsigned int i, u32 segs, u32 seg)
+{
+	KUNIT_EXPECT_EQ_MSG(test, seen.segs[i], segs, "frame %u", i);
+	KUNIT_EXPECT_EQ_MSG(test, seen.seg[i], seg, "frame %u", i);
+	KUNIT_EXPECT_EQ_MSG(test, seen.len[i], segs * seg, "frame %u", i);
+}
+
+static struct rox_qp *qp_in_rts(struct kunit *test, enum ib_qp_type type)
+{
+	struct rox_qp *qp = rox_fixture_qp(test, type);
+
+	rox_fixture_move(test, qp, IB_QPS_RTS);
+	return qp;
+}
+
+static void messages_of_one_size_share_a_frame(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct batch batch = {};
+	u64 packets = rox_fixture_counted(qp, ROX_CNT_TX_PKTS);
+	u64 bytes = rox_fixture_counted(qp, ROX_CNT_TX_BYTES);
+	int i;
+
+	for (i = 0; i < MOST_WRS; i++)
+		add_write(test, &batch, 64);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	expect_frame(test, 0, MOST_WRS, packet(RETH, 64));
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_PKTS) - packets, MOST_WRS);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_BYTES) - bytes, 64 * MOST_WRS);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* Messages so large that the frame is not linear. */
+static void so_do_messages_as_large_as_the_mtu(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct batch batch = {};
+	int i;
+
+	for (i = 0; i < 5; i++)
+		add_write(test, &batch, 1024);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	expect_frame(test, 0, 5, packet(RETH, 1024));
+	ib_destroy_qp(&qp->ibqp);
+}
+
+static void another_size_begins_another_frame(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct batch batch = {};
+
+	add_write(test, &batch, 64);
+	add_write(test, &batch, 63);	/* with its pad as long as the first */
+	add_write(test, &batch, 128);
+	add_write(test, &batch, 0);
+	add_write(test, &batch, 0);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 3U);
+	expect_frame(test, 0, 2, packet(RETH, 64));
+	expect_frame(test, 1, 1, packet(RETH, 128));
+	expect_frame(test, 2, 2, packet(RETH, 0));
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* A message of several packets gets frames of its own, after those of the messages before it. */
+static void order_is_kept(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct batch batch = {};
+
+	add_write(test, &batch, 64);
+	add_write(test, &batch, 64);
+	add_write(test, &batch, 3072);
+	add_write(test, &batch, 64);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 4U);
+	expect_frame(test, 0, 2, packet(RETH, 64));
+	KUNIT_EXPECT_EQ(test, seen.len[1] + seen.len[2], packet(RETH, 1024) + 2 * packet(0, 1024));
+	expect_frame(test, 3, 1, packet(RETH, 64));
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* Complete messages are sent even if the payload of the next one cannot be read. */
+static void a_message_that_fails_takes_none_with_it(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct batch batch = {};
+
+	add_write(test, &batch, 64);
+	add_write(test, &batch, 64);
+	add_write(test, &batch, 64);
+	add_write(test, &batch, 64);
+	batch.sge[2].lkey++;
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	expect_frame(test, 0, 2, packet(RETH, 64));
+	ib_destroy_qp(&qp->ibqp);
+}
+
+static struct ib_ah *ah_with_flow(struct kunit *test, u32 flow)
+{
+	struct rox_fixture *f = test->priv;
+	struct rdma_ah_attr attr = {};
+	const struct ib_gid_attr *sgid = rdma_get_gid_attr(&f->dev->ibdev, 1, f->gid_index);
+	struct ib_ah *ah;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(sgid));
+	rox_fixture_address(test, &attr);
+	attr.grh.flow_label = flow;
+	attr.grh.sgid_attr = sgid;
+	ah = rdma_create_ah(f->pd, &attr, 0);
+	rdma_put_gid_attr(sgid);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(ah));
+	return ah;
+}
+
+static void datagrams_share_it_where_their_headers_are_the_same(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_UD);
+	struct ib_ah *one = ah_with_flow(test, 0x12345), *same = ah_with_flow(test, 0x12345);
+	struct ib_ah *other = ah_with_flow(test, 0x54321);
+	struct batch batch = {};
+
+	add_send(test, &batch, one, 17);
+	add_send(test, &batch, one, 18);
+	add_send(test, &batch, same, 17);
+	add_send(test, &batch, other, 17);
+	add_send(test, &batch, one, 17);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 3U);
+	expect_frame(test, 0, 3, packet(DETH, 64));
+	expect_frame(test, 1, 1, packet(DETH, 64));
+	expect_frame(test, 2, 1, packet(DETH, 64));
+	ib_destroy_qp(&qp->ibqp);
+	rdma_destroy_ah(one, 0);
+	rdma_destroy_ah(same, 0);
+	rdma_destroy_ah(other, 0);
+}
+
+static struct kunit_case xmit_cases[] = {
+	KUNIT_CASE(messages_of_one_size_share_a_frame),
+	KUNIT_CASE(so_do_messages_as_large_as_the_mtu),
+	KUNIT_CASE(another_size_begins_another_frame),
+	KUNIT_CASE(order_is_kept),
+	KUNIT_CASE(a_message_that_fails_takes_none_with_it),
+	KUNIT_CASE(datagrams_share_it_where_their_headers_are_the_same),
+	{}
+};
+
+static struct kunit_suite rox_xmit_suite = {
+	.name = "rox_xmit",
+	.init = rox_fixture_init,
+	.exit = rox_fixture_exit,
+	.test_cases = xmit_cases,
+};
+
+kunit_test_suite(rox_xmit_suite);

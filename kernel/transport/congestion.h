@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Between the send side of a QP and its congestion control algorithm (cc.h). A connection has the
+ * algorithm that its device, or its device for its DSCP, has when it becomes ready to send. `none`
+ * does nothing here: its window is fixed, and it is asked for nothing, so that it reads no clock.
+ *
+ * rox_cc_room() says how many packets a send side may send. That is what the algorithm's window
+ * allows, except after an ACK timeout or repeated RNR NAKs: then it is a few packets, and grows
+ * again with ACKs. To a peer that drops early requests each lost packet costs all that is in flight
+ * behind it. So each of its NAKs halves the window, which then grows by one packet for each window
+ * that is acknowledged.
+ *
+ * rox_cc_may_send() says whether the rate allows more. The clock is not read for each burst: the
+ * flow gets a quota of bytes, pays for it at once, and asks again when it has been sent.
+ */
+#ifndef ROX_TRANSPORT_CONGESTION_H
+#define ROX_TRANSPORT_CONGESTION_H
+
+#include "transport.h"
+
+/* Packets in flight after an ACK timeout or RNR NAKs: enough to learn what has arrived. */
+#define ROX_WINDOW_PROBE	4U
+/* NAKs of a peer that drops early requests do not make the window smaller than this. */
+#define ROX_WINDOW_GO_BACK	16U
+
+/* congestion.c; the caller has the lock of the send side */
+/* For a new QP. Process context. */
+void rox_cc_setup(struct rox_qp *qp);
+/* The connection begins. */
+void rox_cc_begin(struct rox_qp *qp);
+/* The rest of rox_cc_acked(), _charge(), _may_send() and _time() where there is an algorithm. */
+void rox_cc_feed(struct rox_qp *qp, u32 pkts);
+void rox_cc_overdraw(struct rox_qp *qp, u32 bytes);
+bool rox_cc_ask(struct rox_qp *qp);
+void rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end);
+/* A CNP came. */
+void rox_cc_cnp(struct rox_qp *qp);
+/* The peer lacks packets, which are sent again. */
+void rox_cc_lost(struct rox_qp *qp);
+/* An ACK timeout. RNR NAKs, unlike this, are no sign of congestion. */
+void rox_cc_timeout(struct rox_qp *qp);
+
+/* Return: packets that the algorithm allows in flight. */
+static inline u32 rox_window_max(const struct rox_qp *qp)
+{
+	return max(qp->send.cc.flow.window / qp->mtu, 1U);
+}
+
+/* @pkts more packets were acknowledged. */
+static inline void rox_cc_acked(struct rox_qp *qp, u32 pkts)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+
+	if (unlikely(cc->active))
+		rox_cc_feed(qp, pkts);
+	if (unlikely(cc->cautious) && cc->window >= ROX_WINDOW_GO_BACK) {
+		cc->acked += pkts;
+		if (cc->acked < cc->window)
+			return;
+		cc->acked -= cc->window;
+		pkts = 1;
+	}
+	cc->window = min(cc->window + pkts, rox_window_max(qp));
+}
+
+/* A sequence NAK of a peer that is not known to store early requests. */
+static inline void rox_cc_go_back(struct rox_qp *qp)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+
+	cc->cautious = true;
+	cc->acked = 0;
+	cc->window = max(cc->window / 2, min(cc->window, ROX_WINDOW_GO_BACK));
+}
+
+/* The peer stores early requests. */
+static inline void rox_cc_trusts(struct rox_qp *qp)
+{
+	qp->send.cc.cautious = false;
+}
+
+/* After an ACK timeout or repeated RNR NAKs: allows only a few packets. */
+static inline void rox_cc_probe(struct rox_qp *qp)
+{
+	qp->send.cc.window = ROX_WINDOW_PROBE;
+}
+
+/* Return: packets that may be sent. */
+static inline u32 rox_cc_room(const struct rox_qp *qp)
+{
+	u32 used = rox_psn_diff(qp->send.psn, qp->send.una);
+	u32 window = qp->send.cc.window;
+
+	return used < window ? window - used : 0;
+}
+
+/*
+ * Does the rate allow a packet now? If not, the side's run is over, and the pacer runs the side
+ * again.
+ */
+static inline bool rox_cc_may_send(struct rox_qp *qp)
+{
+	return likely(!qp->send.cc.active) || qp->send.cc.quota >= qp->mtu || rox_cc_ask(qp);
+}
+
+/* After rox_cc_may_send(). Return: @pkts, or what the quota allows if that is less. */
+static inline u32 rox_cc_most(const struct rox_qp *qp, u32 pkts)
+{
+	return likely(!qp->send.cc.active) ? pkts : min(pkts, qp->send.cc.quota / qp->mtu);
+}
+
+/*
+ * Will the flow wait after @bytes more? Then it asks for an ACK: what is sent after the wait may be
+ * too late to ask for it.
+ */
+static inline bool rox_cc_will_wait(const struct rox_qp *qp, u32 bytes)
+{
+	const struct rox_congestion *cc = &qp->send.cc;
+
+	return unlikely(cc->active) && cc->flow.rate && cc->quota < bytes + qp->mtu;
+}
+
+/* Payload was sent, or a READ of so many bytes. */
+static inline void rox_cc_charge(struct rox_qp *qp, u32 bytes)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+
+	if (likely(!cc->active))
+		return;
+	if (likely(bytes <= cc->quota))
+		cc->quota -= bytes;
+	else
+		rox_cc_overdraw(qp, bytes);
+}
+
+/* A request that is about to be sent, with the PSN @first, is answered by an ACK of up to @end. */
+static inline void rox_cc_time(struct rox_qp *qp, u32 first, u32 end)
+{
+	if (unlikely(qp->send.cc.active))
+		rox_cc_time_new(qp, first, end);
+}
+
+/* The round trip that is measured may be that of a packet that was sent twice. */
+static inline void rox_cc_untime(struct rox_qp *qp)
+{
+	qp->send.cc.timed_at = 0;
+}
+
+#endif /* ROX_TRANSPORT_CONGESTION_H */

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+/* KUnit: what a connection and its congestion control algorithm tell each other. */
+#include <net/inet_ecn.h>
+#include "internal.h"
+#include "../kunit/fixture.h"
+
+static struct rox_dev *device(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+
+	return f->dev;
+}
+
+/*
+ * A QP that is ready to send, with the lock of its send side. The fixture connects only RC; others
+ * begin here as the transition to RTS lets them.
+ */
+static struct rox_qp *sender(struct kunit *test, enum ib_qp_type type,
+			     const struct rox_cc_ops *ops)
+{
+	struct rox_qp *qp;
+
+	device(test)->cc.ops = ops;
+	qp = rox_fixture_qp(test, type);
+	if (type == IB_QPT_RC)
+		rox_fixture_move(test, qp, IB_QPS_RTS);
+	rox_side_lock(&qp->send.side);
+	if (type != IB_QPT_RC) {
+		qp->mtu = 1024;
+		rox_cc_begin(qp);
+	}
+	return qp;
+}
+
+static void destroy(struct rox_qp *qp)
+{
+	qp->send.psn = qp->send.una;
+	qp->send.max_psn = qp->send.una;
+	rox_side_unlock(&qp->send.side);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+static void expect_algorithm(struct kunit *test, enum ib_qp_type type,
+			     const struct rox_cc_ops *of_device, const struct rox_cc_ops *ops)
+{
+	struct rox_qp *qp = sender(test, type, of_device);
+
+	KUNIT_EXPECT_PTR_EQ(test, qp->send.cc.flow.ops, ops);
+	KUNIT_EXPECT_EQ(test, qp->send.cc.active, ops != &rox_cc_none);
+	KUNIT_EXPECT_EQ(test, qp->path.ecn, ops == &rox_cc_none ? 0 : INET_ECN_ECT_0);
+	KUNIT_EXPECT_EQ(test, qp->path.tos & INET_ECN_MASK, 0);
+	destroy(qp);
+}
+
+static void connections_take_an_algorithm(struct kunit *test)
+{
+	expect_algorithm(test, IB_QPT_RC, &rox_cc_none, &rox_cc_none);
+	expect_algorithm(test, IB_QPT_RC, &rox_cc_adaptive, &rox_cc_adaptive);
+	expect_algorithm(test, IB_QPT_UC, &rox_cc_dcqcn, &rox_cc_dcqcn);
+	/* UC has no ACKs. */
+	expect_algorithm(test, IB_QPT_UC, &rox_cc_adaptive, &rox_cc_dcqcn);
+	expect_algorithm(test, IB_QPT_UD, &rox_cc_dcqcn, &rox_cc_none);
+}
+
+static void a_dscp_has_its_own(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_none);
+	u8 dscp = qp->path.tos >> 2;
+
+	destroy(qp);
+	device(test)->cc_of_dscp[dscp] = &rox_cc_dcqcn;
+	expect_algorithm(test, IB_QPT_RC, &rox_cc_none, &rox_cc_dcqcn);
+	device(test)->cc_of_dscp[dscp] = NULL;
+	device(test)->cc_of_dscp[dscp ^ 1] = &rox_cc_dcqcn;
+	expect_algorithm(test, IB_QPT_RC, &rox_cc_none, &rox_cc_none);
+}
+
+/* Without an algorithm nothing is asked for, and the pacer is never set. */
+static void none_waits_for_nothing(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_none);
+	struct rox_congestion *cc = &qp->send.cc;
+
+	KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
+	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, 1000), 1000);
+	rox_cc_charge(qp, SZ_1M);
+	rox_cc_time(qp, qp->send.max_psn, qp->send.max_psn + 1);
+	rox_cc_cnp(qp);
+	rox_cc_lost(qp);
+	KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
+	KUNIT_EXPECT_FALSE(test, rox_cc_will_wait(qp, SZ_1M));
+	KUNIT_EXPECT_EQ(test, cc->quota, 0);
+	KUNIT_EXPECT_EQ(test, cc->timed_at, 0);
+	KUNIT_EXPECT_EQ(test, cc->window, ROX_WINDOW_BYTES / qp->mtu);
+	KUNIT_EXPECT_EQ(test, cc->ask, ROX_BURST_BYTES / qp->mtu);
+	KUNIT_EXPECT_FALSE(test, hrtimer_is_queued(&cc->pacer));
+	destroy(qp);
+}
+
+static void a_flow_waits_for_its_rate(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_dcqcn);
+	struct rox_congestion *cc = &qp->send.cc;
+	u64 next;
+
+	/* A packet takes a second or so. */
+	cc->flow.rate = qp->mtu;
+	KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
+	KUNIT_EXPECT_EQ(test, cc->quota, qp->mtu);
+	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, 1000), 1);
+	KUNIT_EXPECT_TRUE(test, rox_cc_will_wait(qp, qp->mtu));
+	rox_cc_charge(qp, qp->mtu);
+	cc->flow.rate = qp->mtu;
+	KUNIT_EXPECT_FALSE(test, rox_cc_may_send(qp));
+	KUNIT_EXPECT_TRUE(test, hrtimer_is_queued(&cc->pacer));
+	KUNIT_EXPECT_EQ(test, ktime_to_ns(hrtimer_get_expires(&cc->pacer)), cc->flow.next);
+	KUNIT_EXPECT_GT(test, cc->flow.next, ktime_get_ns());
+	/* READs may take more than there is. */
+	next = cc->flow.next;
+	rox_cc_charge(qp, 4 * qp->mtu);
+	KUNIT_EXPECT_GE(test, cc->flow.next, next + 3 * NSEC_PER_SEC);
+	hrtimer_cancel(&cc->pacer);
+	destroy(qp);
+}
+
+/* A quota is as long as the clock says nothing: small messages do not read it. */
+static void a_quota_serves_many_messages(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_dcqcn);
+	struct rox_congestion *cc = &qp->send.cc;
+	u64 next;
+	u32 i;
+
+	KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
+	KUNIT_EXPECT_EQ(test, cc->quota, ROX_CC_BURST_MAX);
+	next = cc->flow.next;
+	for (i = 0; i < 100; i++) {
+		KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
+		rox_cc_charge(qp, 64);
+	}
+	KUNIT_EXPECT_EQ(test, cc->flow.next, next);
+	KUNIT_EXPECT_EQ(test, cc->quota, ROX_CC_BURST_MAX - 6400);
+	destroy(qp);
+}
+
+static void acks_bring_round_trips_and_open_the_window(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
+	struct rox_congestion *cc = &qp->send.cc;
+	u32 first = cc->window;
+
+	KUNIT_EXPECT_EQ(test, first, max(16U * 1024 / qp->mtu, 4U));
+	rox_cc_time(qp, qp->send.max_psn, rox_psn_add(qp->send.max_psn, first));
+	KUNIT_EXPECT_NE(test, cc->timed_at, 0);
+	qp->send.max_psn = rox_psn_add(qp->send.una, first);
+	qp->send.psn = qp->send.max_psn;
+	cc->timed_at -= NSEC_PER_MSEC;
+	rox_cc_acked(qp, first - 1);
+	KUNIT_EXPECT_EQ(test, cc->flow.adaptive.srtt, 0);
+	qp->send.una = rox_psn_add(qp->send.una, first - 1);
+	rox_cc_acked(qp, 1);
+	KUNIT_EXPECT_GE(test, cc->flow.adaptive.srtt, NSEC_PER_MSEC);
+	KUNIT_EXPECT_LT(test, cc->flow.adaptive.srtt, NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, cc->timed_at, 0);
+	KUNIT_EXPECT_EQ(test, cc->window, 2 * first);
+	/* What was sent before is not measured. */
+	rox_cc_time(qp, qp->send.una, qp->send.max_psn);
+	KUNIT_EXPECT_EQ(test, cc->timed_at, 0);
+	/* A CNP ends slow start, and the window shrinks at once. */
+	rox_cc_cnp(qp);
+	KUNIT_EXPECT_LE(test, cc->window, first);
+	destroy(qp);
+}
+
+static void cnps_count_for_who_takes_them(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_dcqcn);
+
+	local_bh_disable();
+	KUNIT_EXPECT_TRUE(test, rox_cnp_came(qp, 3));
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_RP_CNP_HANDLED), 3);
+	destroy(qp);
+	qp = sender(test, IB_QPT_RC, &rox_cc_none);
+	local_bh_disable();
+	KUNIT_EXPECT_FALSE(test, rox_cnp_came(qp, 2));
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_RP_CNP_IGNORED), 2);
+	destroy(qp);
+}
+
+static struct kunit_case rox_congestion_cases[] = {
+	KUNIT_CASE(connections_take_an_algorithm),
+	KUNIT_CASE(a_dscp_has_its_own),
+	KUNIT_CASE(none_waits_for_nothing),
+	KUNIT_CASE(a_flow_waits_for_its_rate),
+	KUNIT_CASE(a_quota_serves_many_messages),
+	KUNIT_CASE(acks_bring_round_trips_and_open_the_window),
+	KUNIT_CASE(cnps_count_for_who_takes_them),
+	{}
+};
+
+static struct kunit_suite rox_congestion_suite = {
+	.name = "rox_congestion",
+	.init = rox_fixture_init,
+	.exit = rox_fixture_exit,
+	.test_cases = rox_congestion_cases,
+};
+
+kunit_test_suite(rox_congestion_suite);

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+/* KUnit: when the requester fills a gap after a NAK, and when the responder sends the NAK. */
+#include "internal.h"
+#include "../kunit/fixture.h"
+
+/* A round trip so long that no wait ends during a case. */
+#define FAR_NS		(1000 * NSEC_PER_SEC)
+#define OUTSTANDING	100U
+
+/* A requester that waits for ACKs of packets that it never sent. */
+static struct rox_qp *requester(struct kunit *test)
+{
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+
+	rox_fixture_move(test, qp, IB_QPS_RTS);
+	rox_side_lock(&qp->send.side);
+	qp->send.recovery.round_trip = FAR_NS;
+	qp->send.recovery.keeps = true;
+	qp->send.psn = rox_psn_add(qp->send.una, OUTSTANDING);
+	qp->send.max_psn = qp->send.psn;
+	return qp;
+}
+
+static void destroy(struct rox_qp *qp)
+{
+	qp->send.psn = qp->send.una;
+	qp->send.max_psn = qp->send.una;
+	qp->send.recovery.due = 0;
+	rox_timer_clear(qp);
+	rox_side_unlock(&qp->send.side);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* The peer says that una is missing. */
+static void nak(struct kunit *test, struct rox_qp *qp)
+{
+	local_bh_disable();
+	KUNIT_EXPECT_TRUE(test, rox_recovery_gap(qp, true));
+	local_bh_enable();
+}
+
+static void expect_pause(struct kunit *test, const struct rox_qp *qp)
+{
+	KUNIT_EXPECT_EQ(test, qp->send.waits, ROX_WAIT_GAP);
+	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, 0);
+	KUNIT_EXPECT_GT(test, qp->send.deadline, ktime_get_ns());
+	KUNIT_EXPECT_LE(test, qp->send.deadline, ktime_get_ns() + FAR_NS / 2);
+}
+
+/* The timer fires. */
+static bool probe(struct rox_qp *qp)
+{
+	enum rox_wait what = qp->send.waits;
+
+	rox_timer_clear(qp);
+	return rox_recovery_probe(qp, what);
+}
+
+/* Expects that the gap is filled, and drops the packets that are due. */
+static void fills(struct kunit *test, struct rox_qp *qp)
+{
+	KUNIT_EXPECT_NE(test, qp->send.waits, ROX_WAIT_GAP);
+	KUNIT_EXPECT_GT(test, qp->send.recovery.due, 0);
+	qp->send.recovery.due = 0;
+}
+
+static void closes(struct rox_qp *qp)
+{
+	u32 una = rox_psn_add(qp->send.una, 1);
+
+	rox_recovery_progress(qp, una);
+	qp->send.una = una;
+	rox_timer_clear(qp);
+}
+
+/* An ACK of the next @pkts packets comes. */
+static void acked(struct rox_qp *qp, u32 pkts)
+{
+	u32 una = rox_psn_add(qp->send.una, pkts);
+
+	rox_recovery_progress(qp, una);
+	qp->send.una = una;
+}
+
+/* The requester has sent the packets that are due again, as rox_recovery_send() does. */
+static void resent(struct kunit *test, struct rox_qp *qp, u32 pkts)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	KUNIT_EXPECT_EQ(test, rec->due, pkts);
+	rec->due = 0;
+	rec->resent = true;
+	rec->resent_to = rox_psn_add(qp->send.una, pkts);
+}
+
+static struct rox_qp *stranger(struct kunit *test)
+{
+	struct rox_qp *qp = requester(test);
+
+	qp->send.recovery.keeps = false;
+	return qp;
+}
+
+/* NAKs of a peer that is not trusted make the window small, and ACKs make it grow slowly. */
+static void what_is_in_flight_to_a_peer_that_drops(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+	struct rox_congestion *cc = &qp->send.cc;
+	u32 i;
+
+	cc->window = 64;
+	for (i = 0; i < 3; i++)
+		rox_cc_go_back(qp);
+	KUNIT_EXPECT_EQ(test, cc->window, 16);
+	for (i = 0; i < 16 + 17; i++)
+		rox_cc_acked(qp, 1);
+	KUNIT_EXPECT_EQ(test, cc->window, 18);
+	/* What a timeout leaves grows fast up to there, and stays below. */
+	rox_cc_probe(qp);
+	rox_cc_go_back(qp);
+	KUNIT_EXPECT_EQ(test, cc->window, ROX_WINDOW_PROBE);
+	rox_cc_acked(qp, 12);
+	rox_cc_acked(qp, 12);
+	KUNIT_EXPECT_EQ(test, cc->window, 16);
+	rox_cc_trusts(qp);
+	rox_cc_acked(qp, 30);
+	KUNIT_EXPECT_EQ(test, cc->window, 46);
+	destroy(qp);
+}
+
+static void an_ack_that_jumps_over_the_rest_brings_trust(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+
+	nak(test, qp);
+	KUNIT_EXPECT_TRUE(test, qp->send.recovery.trial);
+	resent(test, qp, 1);
+	acked(qp, 2);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.trial);
+	KUNIT_EXPECT_TRUE(test, qp->send.recovery.keeps);
+	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, 0);
+	/* From now on only the gap is filled. */
+	qp->send.recovery.gaps = 1;
+	nak(test, qp);
+	fills(test, qp);
+	destroy(qp);
+}
+
+/* Return: the number of trials, @n before, and those at @naks NAKs that end in go-back-N. */
+static u32 trials(struct kunit *test, struct rox_qp *qp, u32 n, u32 naks)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+	u32 i;
+
+	for (i = 0; i < naks; i++) {
+		if (!rox_recovery_gap(qp, true))
+			continue;
+		/* One packet and a burst in turn, never more than half. */
+		resent(test, qp, n++ % 2 ? min(ROX_BURST_BYTES / qp->mtu, OUTSTANDING / 2) : 1);
+		rox_recovery_progress(qp, rec->resent_to);
+		KUNIT_EXPECT_FALSE(test, rec->trial);
+		KUNIT_EXPECT_FALSE(test, rec->keeps);
+		/* All of the rest is due, and no NAK changes that. */
+		KUNIT_EXPECT_EQ(test, rec->due, U32_MAX);
+		KUNIT_EXPECT_FALSE(test, rox_recovery_gap(qp, true));
+		rox_recovery_rewound(qp);
+	}
+	return n;
+}
+
+static void trials_that_prove_nothing_become_rare(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+
+	local_bh_disable();
+	KUNIT_EXPECT_EQ(test, trials(test, qp, 0, 16), 5);
+	KUNIT_EXPECT_EQ(test, trials(test, qp, 5, 1000), 5 + 6);
+	local_bh_enable();
+	destroy(qp);
+}
+
+/* A trial that gets no answer, also without an ACK timeout. */
+static void a_lost_trial_ends_in_go_back_n(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+	enum rox_wait what;
+
+	nak(test, qp);
+	resent(test, qp, 1);
+	KUNIT_EXPECT_GT(test, rox_recovery_wait(qp, 0, &what), 0);
+	KUNIT_EXPECT_EQ(test, what, ROX_WAIT_PROBE);
+	KUNIT_EXPECT_TRUE(test, rox_recovery_probe(qp, what));
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.trial);
+	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, U32_MAX);
+	destroy(qp);
+}
+
+/* ACKs of packets that are still outstanding after a timeout prove nothing. */
+static void only_a_nak_makes_an_ack_a_proof(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+	u32 max = qp->send.max_psn;
+
+	/* Go-back-N has sent 3 packets again. */
+	rox_recovery_rewound(qp);
+	qp->send.psn = rox_psn_add(qp->send.una, 3);
+	acked(qp, 5);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.keeps);
+	rox_recovery_rewound(qp);
+	rox_recovery_lacks(qp);
+	qp->send.psn = rox_psn_add(qp->send.una, 3);
+	acked(qp, 3);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.keeps);
+	acked(qp, 1);
+	KUNIT_EXPECT_TRUE(test, qp->send.recovery.keeps);
+	qp->send.psn = max;
+	destroy(qp);
+}
+
+/* A gap that closes before the trial was sent. */
+static void a_trial_that_is_not_needed_is_dropped(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+
+	nak(test, qp);
+	acked(qp, 1);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.trial);
+	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, 0);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.keeps);
+	destroy(qp);
+}
+
+static void one_gap_of_some_is_watched(struct kunit *test)
+{
+	struct rox_qp *qp = requester(test);
+	int i;
+
+	nak(test, qp);
+	expect_pause(test, qp);
+	/* A second NAK for the gap does not change the wait. */
+	nak(test, qp);
+	expect_pause(test, qp);
+	KUNIT_EXPECT_TRUE(test, probe(qp));
+	fills(test, qp);
+	for (i = 0; i < 7; i++) {
+		nak(test, qp);
+		fills(test, qp);
+	}
+	nak(test, qp);
+	expect_pause(test, qp);
+	destroy(qp);
+}
+
+static void where_gaps_close_by_themselves_they_are_waited_for(struct kunit *test)
+{
+	struct rox_qp *qp = requester(test);
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		nak(test, qp);
+		expect_pause(test, qp);
+		closes(qp);
+		KUNIT_EXPECT_NE(test, qp->send.waits, ROX_WAIT_GAP);
+		KUNIT_EXPECT_EQ(test, qp->send.recovery.due, 0);
+	}
+	/* The requester waits less often when packets are lost. */
+	for (i = 0; i < 100; i++) {
+		nak(test, qp);
+		if (qp->send.waits != ROX_WAIT_GAP)
+			break;
+		KUNIT_EXPECT_TRUE(test, probe(qp));
+		fills(test, qp);
+	}
+	KUNIT_EXPECT_GT(test, i, 20);
+	KUNIT_EXPECT_LT(test, i, 50);
+	destroy(qp);
+}
+
+/* No wait is left after the requester has gone back. */
+static void going_back_ends_the_pause(struct kunit *test)
+{
+	struct rox_qp *qp = requester(test);
+
+	nak(test, qp);
+	expect_pause(test, qp);
+	rox_retry_again(qp);
+	KUNIT_EXPECT_NE(test, qp->send.waits, ROX_WAIT_GAP);
+	KUNIT_EXPECT_FALSE(test, probe(qp));
+	destroy(qp);
+}
+
+/* After an ACK timeout the gap is filled at once. */
+static void a_timeout_is_no_reason_to_wait(struct kunit *test)
+{
+	struct rox_qp *qp = requester(test);
+
+	nak(test, qp);
+	closes(qp);
+	KUNIT_EXPECT_TRUE(test, rox_recovery_gap(qp, false));
+	fills(test, qp);
+	destroy(qp);
+}
+
+/* ---- the responder ---- */
+
+/* Gives an empty WRITE to @qp, @ahead of the expected PSN. */
+static void comes(struct rox_qp *qp, struct sk_buff *skb, u32 ahead)
+{
+	struct rox_pkt pkt = {
+		.bth = { .psn = rox_psn_add(qp->recv.epsn, ahead),
+			 .opcode = IB_OPCODE_RC_RDMA_WRITE_ONLY },
+		.info = &rox_opcodes[IB_OPCODE_RC_RDMA_WRITE_ONLY],
+		.npkts = 1,
+		.skb = skb,
+	};
+
+	qp->recv.rx.index = 1;
+	rox_recv_packet(qp, &pkt);
+}
+
+static void a_gap_that_closes_within_a_run_is_not_told(struct kunit *test)
+{
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	struct sk_buff *skb = alloc_skb(64, GFP_KERNEL);
+	u64 before;
+
+	KUNIT_ASSERT_NOT_NULL(test, skb);
+	rox_fixture_move(test, qp, IB_QPS_RTS);
+	rox_side_lock(&qp->recv.side);
+	before = rox_fixture_counted(qp, ROX_CNT_TX_ACKS);
+	local_bh_disable();
+	comes(qp, skb, 1);
+	KUNIT_EXPECT_TRUE(test, qp->recv.nak_due);
+	comes(qp, skb, 0);
+	KUNIT_EXPECT_FALSE(test, qp->recv.nak_due);
+	rox_early_purge(qp);
+	rox_recv_run(qp, ROX_WORK_RUN);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_ACKS), before);
+	/* For a gap that does not close, one NAK is sent. */
+	comes(qp, skb, 1);
+	comes(qp, skb, 2);
+	rox_recv_run(qp, ROX_WORK_RUN);
+	rox_recv_run(qp, ROX_WORK_RUN);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_ACKS), before + 1);
+	KUNIT_EXPECT_FALSE(test, qp->recv.nak_due);
+	KUNIT_EXPECT_TRUE(test, qp->recv.nak_sent);
+	rox_early_purge(qp);
+	local_bh_enable();
+	rox_side_unlock(&qp->recv.side);
+	kfree_skb(skb);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+static struct kunit_case rox_recovery_cases[] = {
+	KUNIT_CASE(an_ack_that_jumps_over_the_rest_brings_trust),
+	KUNIT_CASE(trials_that_prove_nothing_become_rare),
+	KUNIT_CASE(a_lost_trial_ends_in_go_back_n),
+	KUNIT_CASE(what_is_in_flight_to_a_peer_that_drops),
+	KUNIT_CASE(only_a_nak_makes_an_ack_a_proof),
+	KUNIT_CASE(a_trial_that_is_not_needed_is_dropped),
+	KUNIT_CASE(one_gap_of_some_is_watched),
+	KUNIT_CASE(where_gaps_close_by_themselves_they_are_waited_for),
+	KUNIT_CASE(going_back_ends_the_pause),
+	KUNIT_CASE(a_timeout_is_no_reason_to_wait),
+	KUNIT_CASE(a_gap_that_closes_within_a_run_is_not_told),
+	{}
+};
+
+static struct kunit_suite rox_recovery_suite = {
+	.name = "rox_recovery",
+	.init = rox_fixture_init,
+	.exit = rox_fixture_exit,
+	.test_cases = rox_recovery_cases,
+};
+
+kunit_test_suite(rox_recovery_suite);

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Count instructions of messages in an emulated guest, whose clock is the number of its instructions.
+
+So the host's load does not change what is counted. Runs may take one of several courses, as programs sleep or
+not; so some are repeated, and the median counts.
+"""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import zlib
+
+from roxvm import kernels
+from roxvm.paths import BUILD, REPO, HarnessError
+
+from . import boots, counts, facts, plan, plugin, siw, tables, targets
+
+OUTPUT = BUILD / "count.json"
+LINE = re.compile(r"^BENCH (\{.*\})$")
+KERNEL = "6.12"
+LIMIT = 1800                    # seconds, of which an idle machine needs 150
+KIB64 = 64 << 10
+PACKETS = 16                    # of 4 KiB in 64 KiB
+TIMES = {"rox": 3, "tcp": 5}     # how often a run is repeated
+MOST_SMALL = {1: 3600, 16: 1900}        # instructions of a WRITE of 64 B, alone or in a run of 16
+MOST_LOCKED = 12
+SETTINGS = ("veth",)            # of which TCP is the measure
+
+
+def small(test, posted, messages=4000):
+    return [{"setting": "loop", "test": test, "kind": "write", "peer": peer, "size": 64, "poll": True,
+             "depth": posted, "list": posted, "warm_up": 800, "messages": messages} for peer in plan.RDMA]
+
+
+def large(setting, peers, messages=300):
+    """64 KiB messages, 16 under way. The programs sleep until completions come."""
+    common = {"setting": setting, "size": KIB64, "poll": False, "depth": 16, "list": 1, "warm_up": 50,
+              "messages": messages}
+    rows = [{**common, "test": kind, "kind": kind, "peer": peer}
+            for kind in ("write", "send", "read") for peer in peers]
+    # TCP's windows grow for long.
+    stream = {**common, "test": "stream", "kind": "tcp", "peer": "tcp", "warm_up": 800, "messages": 1000}
+    return [*rows, stream]
+
+
+def plans():
+    once = [*small("write", 1), *small("write, 16 a post", 16), *large("loop", plan.RDMA),
+            *large("veth", ["rox", "siw"])]
+    return [what for what in once for _ in range(TIMES.get(what["peer"], 1))]
+
+
+def name_of(what):
+    return f"{what['setting']} {what['peer']} {what['test']} {tables.size_of(what['size'])}"
+
+
+def options_of(parser):
+    add = parser.add_argument
+    add("--only", default="", metavar="REGEX", help='only runs whose name matches, as "veth rox write 64 KiB"')
+    add("--check", action="store_true", help="status 1 if a target is not reached, or was not counted")
+    add("--functions", type=int, default=0, metavar="N", help="print the N most expensive functions of each run")
+    add("--kernel", default=KERNEL)
+    add("--spin", action="store_true", help="leave rox' polling of send queues on")
+    add("--no-build", action="store_true", help="use what is already built")
+
+
+def measure(options, folder):
+    """Boots a guest and counts. Returns the runs with their figures."""
+    wanted = [what for what in plans() if re.search(options.only, name_of(what))]
+    if not wanted:
+        raise HarnessError("no such runs")
+    if not options.no_build:
+        boots.build([options])
+    library = plugin.build()
+    folder.mkdir(parents=True, exist_ok=True)
+    peers = [peer for peer in ("rox", "rxe", "siw", "tcp") if peer in {what["peer"] for what in wanted}]
+    job, counters = folder / "job-count.json", folder / "counters"
+    job.write_text(json.dumps({
+        "peers": peers, "runs": wanted, "watch": counts.WATCH,
+        "siw": str(siw.find(kernels.find(options.kernel))) if "siw" in peers else None}))
+    command = ["scripts/vm", "--kernel", options.kernel, "--cpus", "1", "--mem", "2048", "--timeout", str(LIMIT),
+               f"--cpu={plan.PLAIN_CPU}", "--icount", "0", "--plugin", f"{library},out={counters}",
+               # Locked instructions stay, though there is one CPU.
+               "--append", "noreplace-smp sysctl.kernel.kptr_restrict=0", "--", "tests/bench/counted", str(job)]
+    rows, text = follow(command, "" if options.spin else "spin_us=0")
+    return finish(rows, counters, counts.Symbols(text), options)
+
+
+def follow(command, parameters):
+    """Runs the guest. Returns the lines about runs, and the table of symbols."""
+    packed, rows = [], []
+    environment = dict(os.environ, ROX_BUILD=str(BUILD))
+    environment.setdefault("ROX_VM_OPTIONS", parameters)
+    with subprocess.Popen(command, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace") as process:
+        for line in process.stdout:
+            match = LINE.match(line.rstrip("\n"))
+            if not match:
+                print(line, end="", flush=True)
+                continue
+            told = json.loads(match[1])
+            if "symbols" in told:
+                packed.append(told["symbols"])
+            else:
+                rows.append(told)
+                print(f"{name_of(told)}: {told.get('error', 'done')}", flush=True)
+    if process.returncode or not packed:
+        raise HarnessError(f"the guest ended with status {process.returncode}")
+    return rows, zlib.decompress(base64.b64decode("".join(packed))).decode()
+
+
+def finish(rows, counters, symbols, options):
+    with open(counters, encoding="ascii") as stream:
+        found = counts.parse(stream, symbols)
+    for row in rows:
+        run = found.get(row["run"])
+        if run and "error" not in row:
+            row["figures"] = counts.figures(run, row["messages"])
+            row["functions"] = counts.functions(run, row["messages"])
+        elif "error" not in row:
+            row["error"] = "nothing was counted"
+    return {**facts.version(), "machine": facts.host(), "kernel": options.kernel, "runs": medians(rows)}
+
+
+def total(row):
+    return row["figures"]["all"]["instructions"]
+
+
+def medians(rows):
+    """One of the rows of each name: the one with the median of instructions, or one that failed."""
+    named = {}
+    for row in rows:
+        named.setdefault(name_of(row), []).append(row)
+    chosen = []
+    for same in named.values():
+        failed = [row for row in same if "error" in row]
+        good = sorted((row for row in same if "error" not in row), key=total)
+        row = failed[0] if failed else good[len(good) // 2]
+        chosen.append({**row, "all": [total(each) for each in good]})
+    return chosen
+
+
+def judge(results):
+    """The verdicts about targets, as targets.judge() has them."""
+    figures = {(row["setting"], row["test"], row["size"], row["peer"]): row["figures"]["all"]
+               for row in results["runs"] if "figures" in row}
+
+    def each(key, name, parts=1):
+        return figures[key][name] / parts if key in figures else None
+
+    verdicts = []
+    for test, posted in (("write", 1), ("write, 16 a post", 16)):
+        key, most = ("loop", test, 64, "rox"), MOST_SMALL[posted]
+        verdicts.append((f"one device, 64 B {test}", [
+            targets.condition(f"{most:,} instructions", each(key, "instructions"), most, 1, True),
+            targets.condition(f"{MOST_LOCKED} locked instructions", each(key, "locked"), MOST_LOCKED, 1, True)]))
+    for setting in SETTINGS:
+        verdicts.append((f"{setting}, instructions for 4 KiB without copying and CRC, both sides", [
+            targets.condition(f"{test}, TCP", each((setting, test, KIB64, "rox"), "instructions", PACKETS),
+                              each((setting, "stream", KIB64, "tcp"), "instructions", PACKETS), 1, True)
+            for test in ("write", "send", "read")]))
+    return [targets.verdict(row, conditions) for row, conditions in verdicts]
+
+
+HEADS = ["", "size", "", "instructions", "client", "server", "other", "programs", "locked",
+         "copy: instructions", "bytes", "CRC: instructions", "bytes"]
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def line(row, parts=1):
+    figures = row["figures"]
+    both = figures["all"]
+    values = [both["instructions"], figures["client"]["instructions"], figures["server"]["instructions"],
+              sum(figures[side]["instructions"] for side in ("other", "idle", "wait")), both["user"], both["locked"],
+              both["copy"], both["copied"], both["sum"], both["summed"]]
+    return [f"{row['setting']} {row['test']}", tables.size_of(row["size"] // parts), tables.NAMES[row["peer"]],
+            *(number(value / parts) for value in values)]
+
+
+def lines(results):
+    """The tables: for each message, and for each 4 KiB of large messages."""
+    good = [row for row in results["runs"] if "figures" in row]
+    small_ones = [line(row) for row in good if row["size"] < KIB64]
+    if small_ones:
+        yield from ["For each message:", "", *tables.table(HEADS, small_ones), ""]
+    large_ones = [line(row, PACKETS) for row in good if row["size"] == KIB64]
+    if large_ones:
+        yield from ["For each 4 KiB of messages of 64 KiB:", "", *tables.table(HEADS, large_ones), ""]
+
+
+def show_functions(results, most):
+    heads = ["instructions", "locked", *counts.SIDES, "function", "kind"]
+    for row in results["runs"]:
+        print(f"\n{name_of(row)}: by function, for each message")
+        mine = [[*(number(f[head]) for head in heads[:-2]), f["name"], f["kind"]]
+                for f in row.get("functions", [])[:most]]
+        for text in tables.table(heads, mine):
+            print(text)
+
+
+def run(options, folder):
+    results = measure(options, folder)
+    results["targets"] = judge(results)
+    OUTPUT.write_text(json.dumps(results, indent=1) + "\n")
+    if options.functions:
+        show_functions(results, options.functions)
+    print()
+    for text in lines(results):
+        print(text)
+    for text in targets.lines(results["targets"]):
+        print(text)
+    failed = [f"{name_of(row)}: {row['error']}" for row in results["runs"] if "error" in row]
+    failed += targets.missed(results["targets"]) if options.check else []
+    for text in failed:
+        print(f"FAILED: {text}")
+    print(f"in {OUTPUT}", flush=True)
+    return 1 if failed else 0
+
+
+def load():
+    """The last results; None if there are none."""
+    if not OUTPUT.exists():
+        return None
+    results = json.loads(OUTPUT.read_text())
+    return results if "targets" in results else None

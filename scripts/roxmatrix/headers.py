@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Debian's header packages, unpacked in the root of their release."""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from roxvm.kernels import architecture, flavour, numbers, run
+from roxvm.paths import HarnessError
+
+SOURCES = "usr/src"
+
+
+def matches(kver, series, kind, arch):
+    """Is "6.12.95+deb12-rt-amd64" of that series ("6.12"), kind ("rt") and architecture?"""
+    wanted = numbers(series)
+    found = "" if flavour(kver) == arch else flavour(kver)
+    return kver.endswith(f"-{arch}") and found == kind and numbers(kver)[:len(wanted)] == wanted
+
+
+def records(root, package):
+    """Every version of a package that the root's apt knows, as dictionaries."""
+    try:
+        shown = root.apt("apt-cache", "show", "--all-versions", package, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True).stdout
+    except HarnessError:
+        return []
+    found = [dict(re.findall(r"^([A-Za-z-]+): *(.*)$", block, re.M)) for block in shown.split("\n\n")]
+    return [fields for fields in found if "Version" in fields]
+
+
+def marker(root, kver):
+    return root.path / SOURCES / f".complete-{kver}"
+
+
+def folder(kver):
+    """Where the headers are inside the root."""
+    return f"/{SOURCES}/linux-headers-{kver}"
+
+
+def cached(root, series, kind, arch):
+    """The newest version whose headers are unpacked, or None."""
+    names = (path.name.removeprefix(".complete-") for path in (root.path / SOURCES).glob(".complete-*"))
+    return max((n for n in names if matches(n, series, kind, arch)), key=numbers, default=None)
+
+
+def offered(root, series, kind, arch):
+    """The newest version that the mirror has, and its packages, as apt names them; None if it has none."""
+    names = root.apt("apt-cache", "pkgnames", f"linux-headers-{series}.", stdout=subprocess.PIPE,
+                     text=True).stdout.split()
+    versions = {name.removeprefix("linux-headers-").partition(":")[0] for name in names}
+    for kver in sorted((v for v in versions if matches(v, series, kind, arch)), key=numbers, reverse=True):
+        found = records(root, f"linux-headers-{kver}:{arch}")
+        if found:
+            return kver, package_list(kver, arch, max(found, key=lambda fields: numbers(fields["Version"])))
+    return None
+
+
+def package_list(kver, arch, fields):
+    """The headers of one kernel are spread over three packages."""
+    version = fields["Version"]
+    wanted = [f"linux-headers-{kver}:{arch}={version}"]
+    for dependency in re.split(r"[,|]", fields["Depends"]):
+        match = re.match(r"\s*(linux-(?:headers-\S+-common(?:-\w+)?|kbuild-[^\s:]+))", dependency)
+        if match:
+            # The programs of kbuild run here, whatever the kernel is for.
+            wanted.append(f"{match[1]}:{architecture()}={version}")
+    return wanted
+
+
+def unpack(root, kver, packages):
+    """Downloads and unpacks what is not there from another kernel of that version."""
+    stamps = {package: root.path / SOURCES / f".package-{package}" for package in packages}
+    missing = [package for package, stamp in stamps.items() if not stamp.exists()]
+    print("downloading", *missing, file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix=".headers-", dir=root.path) as place:
+        root.apt("apt-get", "download", *missing, cwd=place, stdout=subprocess.DEVNULL)
+        for deb in sorted(Path(place).glob("*.deb")):
+            with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as archive:
+                run("tar", "-x", "-C", root.path, "--keep-directory-symlink", "--no-same-owner",
+                    "./usr", stdin=archive.stdout)
+            if archive.returncode:
+                raise HarnessError(f"{deb.name} cannot be unpacked")
+    for stamp in stamps.values():
+        stamp.touch()
+    marker(root, kver).touch()
+
+
+def ensure(root, series, kind, arch, latest=False):
+    """The version of the headers of a kernel, fetched if necessary; None if the mirror has none."""
+    with root.locked():
+        have = cached(root, series, kind, arch)
+        if have and not latest:
+            return have
+        root.update()
+        found = offered(root, series, kind, arch)
+        if not found:
+            return have
+        kver, packages = found
+        if not marker(root, kver).exists():
+            unpack(root, kver, packages)
+        return kver

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernels that this machine's apt does not have: those of a newer Debian release, and of another processor.
+
+Their names are "7.3", "7.3-cloud", "6.12-arm64". Image and headers come from the apt lists of a root of their
+release (scripts/roxmatrix), in which the module is compiled, too. The image is in the cache folder beside the
+kernels of this machine; the headers stay in the root.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .paths import REPO, HarnessError
+
+# The series of newer releases. A kernel for another processor is of the release that has the root to boot.
+RELEASES = {"7.2": "trixie", "7.3": "trixie"}
+PROCESSORS = {"arm64": "trixie"}
+# What `make check-all` boots.
+NAMES = ("7.3", "7.3-cloud", "6.12-arm64")
+
+
+def processor(name):
+    """The processor in a name or a version, if it is not this machine's; else ""."""
+    return next((arch for arch in PROCESSORS if name.endswith(f"-{arch}")), "")
+
+
+def release_of(name):
+    """The release that a kernel is taken from, by its name; "" for a kernel of this machine."""
+    match = re.match(r"\d+\.\d+", name)
+    other = PROCESSORS.get(processor(name), "")
+    return other or (RELEASES.get(match[0], "") if match else "")
+
+
+def build_root(release):
+    from roxmatrix.roots import Root  # pylint: disable=import-outside-toplevel,cyclic-import
+    return Root(release)
+
+
+def parts(name):
+    """Series, flavour and architecture of a name or a version."""
+    from .kernels import architecture, flavour  # pylint: disable=import-outside-toplevel,cyclic-import
+    return re.match(r"\d+\.\d+", name)[0], flavour(name), processor(name) or architecture()
+
+
+def resolve(name):
+    """The full version that a name stands for; its headers are unpacked in the root."""
+    from roxmatrix import headers  # pylint: disable=import-outside-toplevel,cyclic-import
+    root = build_root(release_of(name))
+    root.ensure()
+    kver = headers.ensure(root, *parts(name))
+    if not kver:
+        raise HarnessError(f"{root.release} has no kernel {name}")
+    return kver
+
+
+def headers_of(kver):
+    """Where the headers are, as this machine sees the folder."""
+    return build_root(release_of(kver)).path / f"usr/src/linux-headers-{kver}"
+
+
+def download(kver, folder):
+    """Downloads the packages of the image. In newer kernels it is spread over several."""
+    from roxmatrix import headers  # pylint: disable=import-outside-toplevel,cyclic-import
+    root, arch = build_root(release_of(kver)), parts(kver)[2]
+    root.update()
+    found = headers.records(root, f"linux-image-{kver}:{arch}")
+    if not found:
+        raise HarnessError(f"{root.release} has no package linux-image-{kver}")
+    wanted = [f"linux-image-{kver}:{arch}"]
+    wanted += [f"{name}:{arch}" for name in re.findall(r"\blinux-(?:modules|binary|base)-[^\s,(]+",
+                                                       found[0].get("Depends", ""))]
+    print("downloading", *wanted, file=sys.stderr, flush=True)
+    root.apt("apt-get", "download", *wanted, cwd=folder, stdout=subprocess.DEVNULL)
+
+
+def build_module(kver, folder, arguments):
+    """Compiles the module in the root of the kernel's release; returns the exit status."""
+    from roxmatrix import build  # pylint: disable=import-outside-toplevel,cyclic-import
+    root, folder = build_root(release_of(kver)), Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    build.CCACHE.mkdir(parents=True, exist_ok=True)
+    command = ["env", "DEBIAN_KERNEL_USE_CCACHE=yes", "/rox/repo/scripts/build-module", kver,
+               f"/usr/src/linux-headers-{kver}", "/rox/build", *build.cross(parts(kver)[2]), *arguments]
+    return root.execute(command, {"repo": REPO, "build": folder, "ccache": build.CCACHE}, None).returncode

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs of ../count.cc, whose instructions a plugin of QEMU counts."""
+
+import base64
+import itertools
+import json
+import subprocess
+import time
+import zlib
+
+from .programs import program
+from .sides import Failed
+
+ports = itertools.count(21000)
+LISTEN_SECONDS = 20
+LIMIT = 90
+TEXT = set("tTwW")
+PIECE = 48000
+
+
+def emit(what):
+    print("BENCH", json.dumps(what), flush=True)
+
+
+def symbols():
+    """Addresses and names of the kernel's functions and its modules'."""
+    with open("/proc/kallsyms", encoding="ascii") as table:
+        rows = [line.split() for line in table]
+    return [(row[0], row[2], *row[3:]) for row in rows if row[1] in TEXT]
+
+
+def begin(watch):
+    """Tells the plugin which functions to watch, and the host where functions are."""
+    table = symbols()
+    seen, lines = set(), []
+    for address, name, *_ in table:
+        if name in watch and address not in seen:
+            seen.add(address)
+            lines.append(f"{address} {watch[name][0]} {watch[name][1]}\n")
+    subprocess.run([program("count"), "arm"], input="".join(lines), text=True, check=True, timeout=60)
+    packed = base64.b64encode(zlib.compress("\n".join(map(" ".join, table)).encode())).decode()
+    for at in range(0, len(packed), PIECE):
+        emit({"symbols": packed[at:at + PIECE]})
+
+
+def start_server(side, command, port):
+    """Starts a server and waits until it listens. rdma_cm listens on no socket, so the program says it."""
+    if port:
+        return side.start(command, port)
+    job = side.start(command, None, LIMIT)
+    until = time.monotonic() + LISTEN_SECONDS
+    while "listening" not in job.so_far() and job.process.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    return job
+
+
+def run(ends, number, what):
+    """One run. Returns what it was, with "error" if it failed."""
+    port = next(ports)
+    warm_up, total = what["warm_up"], what["warm_up"] + what["messages"]
+    poll = ["poll"] if what["poll"] else []
+    common = [what["kind"], ends[0].address, str(port), str(what["size"]), str(total)]
+    server = [program("count"), "server", *common, *([str(warm_up)] if what["kind"] == "tcp" else []), *poll]
+    client = [program("count"), "client", *common, str(warm_up), str(what["depth"]), str(what["list"]),
+              str(number), *poll]
+    job = start_server(ends[0].side, server, port if what["kind"] == "tcp" else None)
+    status, text = ends[1].side.run(*client, limit=LIMIT)
+    if status:
+        ends[0].side.kill(job)
+    server_status, server_text = ends[0].side.wait(job)
+    answer = {"run": number, **what}
+    if status or server_status:
+        answer["error"] = str(Failed(f"status {status} and {server_status}: {text[-400:]} {server_text[-400:]}"))
+    return answer

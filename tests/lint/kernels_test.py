@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What chooses kernels and runs: names of kernels, the table of runs, reports of data races, the page of results."""
+
+import json
+import unittest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
+
+from roxcheck import record, runs, table
+from roxvm import debugkernel, foreign, kcsan, kernels, kernlog
+
+RULE = "=" * 66
+
+
+def race(*frames):
+    """A report as KCSAN prints it."""
+    return [RULE, f"BUG: KCSAN: data-race in {frames[0]} / {frames[-1]}", "",
+            "write to 0xffff888003a5c0d8 of 8 bytes by task 101 on cpu 0:",
+            *(f" {frame}" for frame in frames), "",
+            "read to 0xffff888003a5c0d8 of 8 bytes by interrupt on cpu 1:", f" {frames[-1]}", "",
+            "Reported by Kernel Concurrency Sanitizer on:", RULE]
+
+
+def log(*reports):
+    lines = ["kcsan: enabled early", *(line for report in reports for line in report), "end"]
+    return "\n".join(f"[   12.345678] {line}" for line in lines)
+
+
+FOREIGN = race("__netif_receive_skb+0x1/0x2", "tick_sched_timer+0x1/0x2")
+OURS = race("skb_put+0x1/0x2", "rox_frame_space+0x5/0x9 [rox]")
+
+
+class Races(unittest.TestCase):
+    def test_of_the_rest_of_linux_are_counted_and_no_complaint(self):
+        text = log(FOREIGN, FOREIGN)
+        self.assertEqual(kcsan.sift(text)[1], 2)
+        self.assertEqual(kernlog.report(text), "")
+        self.assertIn("end", kcsan.sift(text)[0])
+
+    def test_with_rox_in_them_are_complaints(self):
+        text = log(FOREIGN * 4, OURS, FOREIGN)
+        self.assertEqual(kcsan.sift(text)[1], 5)
+        self.assertIn("rox_frame_space", kernlog.report(text))
+        self.assertNotIn("KCSAN: data-race in __netif_receive_skb", kernlog.report(text))
+
+    def test_a_work_of_ours_has_not_made_the_races_of_workqueues(self):
+        report = race("process_one_work+0x390/0x780")
+        report.insert(-1, "Workqueue: rox rox_side_work [rox]")
+        self.assertEqual(kcsan.sift(log(report))[1], 1)
+        self.assertEqual(kernlog.report(log(report)), "")
+
+    def test_report_without_an_end_hides_nothing(self):
+        for report in (OURS[:-1], FOREIGN[:-1] + OURS):
+            self.assertIn("rox_frame_space", kernlog.report(log(report)))
+        late = FOREIGN[:-1] + ["x"] * kcsan.LONGEST + ["BUG: unable to handle page fault"]
+        self.assertIn("page fault", kernlog.report(log(late)))
+
+    def test_another_report_inside_one_is_a_complaint(self):
+        inside = FOREIGN[:4] + ["WARNING: CPU: 1 PID: 4 at lib/refcount.c:28"] + FOREIGN[4:]
+        self.assertIn("refcount.c", kernlog.report(log(inside)))
+
+
+class Names(unittest.TestCase):
+    def test_series_has_one_flavour(self):
+        self.assertTrue(kernels.in_series("6.12.95+deb12-amd64", "6.12"))
+        self.assertTrue(kernels.in_series("6.1.0-56-amd64", "6.1"))
+        self.assertTrue(kernels.in_series("6.12.95+deb12-rt-amd64", "6.12-rt"))
+        self.assertFalse(kernels.in_series("6.12.95+deb12-rt-amd64", "6.12"))
+        self.assertFalse(kernels.in_series("6.12.95+deb12-cloud-amd64", "6.12"))
+        self.assertFalse(kernels.in_series("6.12.95+deb12-amd64", "6.12-rt"))
+        self.assertFalse(kernels.in_series("6.1.0-56-rt-amd64", "6.12-rt"))
+
+    def test_series_has_one_processor(self):
+        self.assertTrue(kernels.in_series("6.12.118+deb13-arm64", "6.12-arm64"))
+        self.assertFalse(kernels.in_series("6.12.118+deb13-arm64", "6.12"))
+        self.assertFalse(kernels.in_series("6.12.95+deb12-amd64", "6.12-arm64"))
+        self.assertFalse(kernels.in_series("6.12.118+deb13-rt-arm64", "6.12-arm64"))
+        for name in ("6.12", "6.12-rt", "6.12-arm64", "6.12-cloud-arm64"):
+            self.assertTrue(kernels.is_series(name))
+        self.assertFalse(kernels.is_series("6.12.118+deb13-arm64"))
+
+    def test_release_is_that_of_the_kernel_and_its_processor(self):
+        for name, release in (("7.3", "trixie"), ("7.3.4+deb13-amd64", "trixie"), ("7.3-cloud", "trixie"),
+                              ("6.12.118+deb13-arm64", "trixie"), ("6.12", ""), ("6.12.95+deb12-amd64", ""),
+                              ("uml", ""), ("6.12.117-rox-uml-0123456789", "")):
+            self.assertEqual(foreign.release_of(name), release)
+
+    def test_recipe_is_that_of_the_whole_name(self):
+        for name in debugkernel.NAMES:
+            self.assertEqual(debugkernel.recipe_of(name).name, name)
+            self.assertEqual(debugkernel.recipe_of(f"6.12.117-rox-{name}-0123456789").name, name)
+        self.assertIsNone(debugkernel.recipe_of("6.12.95+deb12-rt-amd64"))
+
+
+def labels(*arguments, **options):
+    return [f"{row.label} {row.form}" for row in table.select(*arguments, **options)]
+
+
+class Table(unittest.TestCase):
+    def test_all_has_no_run_twice(self):
+        usual = ["6.1", "6.12", "6.12-rt", *debugkernel.NAMES]
+        found = [row.label for row in table.select(table.GROUPS, usual, "all")]
+        self.assertEqual(len(found), len(set(found)))
+        self.assertEqual({row.group for row in table.ROWS}, set(table.LIMITS))
+
+    def test_check_has_neither_debug_nor_many_cpus(self):
+        for row in table.select(table.GROUPS, ["6.1", "6.12", "6.12-rt", "uml"], "check"):
+            self.assertNotIn(row.kernel, ("debug", "debug-rt", "kcsan"))
+            self.assertEqual(row.cpus, 0)
+
+    def test_group_alone_runs_in_full(self):
+        self.assertEqual(labels(["verbs"], ["6.1", "6.12"], "all", cpus=0), ["verbs 6.12 full", "verbs 6.1 full"])
+        self.assertEqual(labels(["verbs", "unit"], ["6.1", "6.12"], "check"),
+                         ["unit full", "verbs 6.12 core", "verbs 6.1 core"])
+
+    def test_one_special_kernel_has_its_own_rows_or_all(self):
+        self.assertEqual(labels(["wire"], ["kcsan"], "all"), ["wire kcsan cpus=4 full"])
+        self.assertEqual(labels(["pair"], ["6.12-rt"], "all"),
+                         ["pair virtio 6.12-rt full", "pair e1000e 6.12-rt full"])
+        self.assertEqual(labels(["unit"], ["uml"], "all"), ["unit full"])
+
+    def test_form_and_cpus_can_be_given(self):
+        self.assertEqual(labels(["wire"], ["6.1", "6.12", "uml"], "all", form="core", cpus=8),
+                         ["wire 6.12 cpus=8 core", "wire 6.1 cpus=8 core"])
+
+    def test_command_says_what_the_row_says(self):
+        command = runs.command_of(table.Row("verbs", "6.12", form="core", cpus=8))
+        self.assertIn("ROX_QUICK=1", command)
+        self.assertEqual(command[command.index("--cpus") + 1], "8")
+
+
+class Page(unittest.TestCase):
+    CONTENT = {"commit": "0123456789", "host_cpu": "2 x CPU", "variables": {"ROX_SEED": "7"}}
+    ENTRY = {"group": "wire", "kernel": "kcsan", "version": "6.12.117-rox-kcsan-0", "cpus": 4, "form": "full",
+             "date": "2026-11-23 15:00", "passed": 12, "failed": ["a"], "skipped": [], "races": 3, "seconds": 90}
+
+    def test_last_result_of_a_run_stays(self):
+        old = record.cells(self.CONTENT, self.ENTRY)
+        new = record.cells(self.CONTENT, {**self.ENTRY, "date": "2026-11-24 15:00", "failed": []})
+        other = record.cells(self.CONTENT, {**self.ENTRY, "cpus": 8})
+        with TemporaryDirectory() as folder:
+            page = Path(folder) / "results.md"
+            with mock.patch.multiple(record, TABLE=page, REPO=Path(folder)):
+                for lines in ([new, other], [old]):
+                    with mock.patch.object(record, "new_lines", return_value=lines):
+                        record.write_table()
+            found = list(record.known(page.read_text(encoding="utf-8")))
+        self.assertCountEqual(found, [new, other])
+
+    def test_what_has_passed_with_this_commit_is_known(self):
+        good = {**self.ENTRY, "failed": []}
+        of_files = {"0": [good, {**good, "cpus": 8, "failed": ["a"]}, {**good, "form": "core", "passed": 0}],
+                "1": [{**good, "kernel": "6.1"}]}
+        with TemporaryDirectory() as folder:
+            for name, entries in of_files.items():
+                commit = self.CONTENT["commit"] if name == "0" else "another"
+                content = {**self.CONTENT, "commit": commit, "runs": entries}
+                (Path(folder) / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+            def found(commit, variables):
+                with mock.patch.multiple(record, FOLDER=Path(folder), commit=lambda: commit,
+                                         variables=lambda: variables):
+                    return record.passed_before()
+
+            self.assertEqual(found("0123456789", {"ROX_SEED": "7"}), {("wire", "kcsan", 4, "full")})
+            self.assertEqual(found("0123456789", {}), set())
+            self.assertEqual(found("0123456789+", {"ROX_SEED": "7"}), set())
+        row = table.Row("wire", "kcsan", cpus=4)
+        self.assertEqual(record.key_of(row), ("wire", "kcsan", 4, "full"))
+        self.assertEqual(record.cpus_of(table.Row("kusers", "6.12", card="virtio")), 2)
+        self.assertEqual(record.cpus_of(table.Row("pair", "6.12", card="virtio")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,37 @@
+# shellcheck shell=bash disable=SC2086,SC2015
+# SPDX-License-Identifier: GPL-2.0
+#
+# Firewalls bind RDMA traffic as they bind other UDP: what the INPUT chain drops never reaches a QP.
+
+part_filter() {
+	stage_begin filter filter_stage stage_clear
+	case_run "INPUT drops the port, IPv4" filter_drops ip "$IP1" "$IP2"
+	case_run "INPUT drops the port, IPv6" filter_drops ip6 $IP1_6 $IP2_6
+	stage_end
+}
+
+filter_stage() {
+	modprobe -a nf_tables nf_conntrack nft_ct && stage_set
+}
+
+filter_drops() {
+	local before after
+	flow_start filtered "$2" "$3" $PATIENT || return
+	ip netns exec "$NS2" nft -f - <<-END || return
+		table $1 rox_test {
+			chain input {
+				type filter hook input priority 0;
+				udp dport 4791 ct state new,established counter drop
+			}
+		}
+	END
+	flow_stands filtered || return
+	before=$(counter_of "$ROX2" rx_packets)
+	sleep 2
+	after=$(counter_of "$ROX2" rx_packets)
+	((after == before)) || fail "$((after - before)) packets came past the firewall" || return
+	ip netns exec "$NS2" nft list table $1 rox_test | grep -Eq 'counter packets [1-9]' ||
+		fail "the rule has dropped nothing" || return
+	ip netns exec "$NS2" nft delete table $1 rox_test && flow_advances filtered &&
+		flow_stop filtered
+}

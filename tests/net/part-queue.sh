@@ -1,0 +1,157 @@
+# shellcheck shell=bash disable=SC2086,SC2015,SC2154
+# SPDX-License-Identifier: GPL-2.0
+#
+# Queues of this host: back pressure instead of dropped packets, one transmit queue for each QP, and
+# frames that are still in a queue when their QP, device and module go. $NS2 sends.
+
+part_queue() {
+	stage_begin queue queue_stage stage_clear
+	case_run "many QPs into a slow queue: nothing is dropped" queue_slow
+	case_run "a queue of 3 frames: what it refuses is sent again" queue_refuses
+	case_run "everything refused: retries exceeded" queue_ends
+	case_run "four transmit queues, a sender that changes CPUs: all in order" queue_order
+	case_run "packets with and without a checksum, joined by GRO: all in order" queue_joined
+	case_run "frames in a queue outlive QP, device and module" queue_outlived
+	stage_end
+}
+
+QUEUES=4
+
+# As net_two 1500, with several queues. With GRO and without TSO, veth has a NAPI instance for each queue.
+# Otherwise the frames take the backlog of the CPU that sends, whatever their queue.
+queue_net() {
+	local queues="numtxqueues $QUEUES numrxqueues $QUEUES"
+	modprobe veth && ns1_add && ip netns add "$NS2" &&
+		ip link add "$DEV1" netns "$NS1" mtu 1500 $queues type veth \
+			peer name "$DEV2" netns "$NS2" mtu 1500 $queues &&
+		ip netns exec "$NS1" ethtool -K "$DEV1" gro on tso off &&
+		ip netns exec "$NS2" ethtool -K "$DEV2" gro on tso off &&
+		net_end "$NS1" "$DEV1" "$IP1" "$IP1_6" && net_end "$NS2" "$DEV2" "$IP2" "$IP2_6"
+}
+
+queue_stage() {
+	queue_net && module_load && link_add "$NS1" "$ROX1" "$DEV1" &&
+		link_add "$NS2" "$ROX2" "$DEV2"
+}
+
+queue_set() {
+	tc -n "$NS2" qdisc replace dev "$DEV2" root "$@"
+}
+
+queue_clear() {
+	tc -n "$NS2" qdisc delete dev "$DEV2" root
+}
+
+# queue_write SECONDS OPTIONS: WRITEs from $NS2.
+queue_write() {
+	local limit=$1
+	shift
+	run_pair -t "$limit" -- ib_write_bw -d "$ROX1" -F "$@" -- ib_write_bw -d "$ROX2" -F "$@" "$IP1"
+}
+
+queue_dropped() {
+	tc -s -n "$NS2" qdisc show dev "$DEV2" | sed -nE 's/.*\(dropped ([0-9]+),.*/\1/p' | head -n 1
+}
+
+# How much a counter has grown since queue_mark: device, name.
+declare -A queue_marked=()
+queue_mark() {
+	local name
+	for name in tx_dropped tx_refused retransmitted_packets rx_early_kept out_of_sequence; do
+		queue_marked[$1.$name]=$(counter_of "$1" $name)
+	done
+}
+
+queue_grown() {
+	echo $(($(counter_of "$1" "$2") - ${queue_marked[$1.$2]}))
+}
+
+# A bucket as in the examples of tc-tbf(8).
+queue_slow() {
+	local size=1048576
+	((!${ROX_BRIEF:-0})) || size=65536
+	queue_mark "$ROX2"
+	queue_set tbf rate 100mbit burst 32kbit latency 400ms &&
+		queue_write 500 -q 256 -s $size -n 5 -t 1 || return
+	tc -s -n "$NS2" qdisc show dev "$DEV2"
+	echo "sent again: $(queue_grown "$ROX2" retransmitted_packets)"
+	(($(queue_dropped) == 0)) || fail "the queue has dropped $(queue_dropped) packets" || return
+	(($(queue_grown "$ROX2" tx_refused) + $(queue_grown "$ROX2" tx_dropped) == 0)) ||
+		fail "frames were refused" || return
+	queue_clear
+}
+
+# Refusals are no losses: nothing waits for the ACK timeout, which is long, and no retry is used up.
+queue_refuses() {
+	queue_mark "$ROX2"
+	queue_set pfifo limit 1 && tc -n "$NS2" qdisc replace dev "$DEV2" root handle 1: \
+		tbf rate 200mbit burst 4000 limit 12000 &&
+		queue_write 100 -q 8 -s 8192 -n 100 -u 21 && queue_clear || return
+	(($(queue_grown "$ROX2" tx_refused) > 0)) || fail "nothing was refused"
+}
+
+queue_ends() {
+	flow_start v4 $IP1 $IP2 -t 12 -r 3 -w 0 && tc -n "$NS2" qdisc replace dev "$DEV2" clsact &&
+		tc -n "$NS2" filter add dev "$DEV2" egress matchall action drop && flow_ends v4 &&
+		tc -n "$NS2" qdisc delete dev "$DEV2" clsact
+}
+
+# Moves a process from CPU to CPU until it has ended.
+queue_hop() {
+	python3 -c '
+import itertools, os, sys, time
+for cpu in itertools.cycle(range(os.cpu_count())):
+    for task in os.listdir("/proc/%s/task" % sys.argv[1]):
+        os.sched_setaffinity(int(task), {cpu})
+    time.sleep(0.002)
+' "$1" 2>/dev/null
+}
+
+queue_xps() {
+	local i
+	for ((i = 0; i < QUEUES; i++)); do
+		ip netns exec "$NS2" bash -c "printf %x $((1 << i % $(nproc))) \
+			>/sys/class/net/$DEV2/queues/tx-$i/xps_cpus" || return
+	done
+}
+
+# A million packets; fewer in a brief run.
+queue_order() {
+	local messages=125000 early hopper
+	((!${ROX_BRIEF:-0})) || messages=10000
+	queue_mark "$ROX1"
+	queue_xps || return
+	(
+		soon 20 pgrep -f "ib_write_bw -d $ROX2" >/dev/null
+		queue_hop "$(pgrep -f "^ib_write_bw -d $ROX2")"
+	) &
+	hopper=$!
+	queue_write 400 -s 8192 -n $messages || return
+	wait $hopper
+	early=$(($(queue_grown "$ROX1" rx_early_kept) + $(queue_grown "$ROX1" out_of_sequence)))
+	((early == 0)) || fail "$early requests were out of order"
+}
+
+# Frames are cut before the veth. Packets of a frame have a checksum, the first one of a message has none.
+# The netdev waits for more packets for a moment, as one under load does.
+queue_joined() {
+	local early
+	queue_mark "$ROX1" && queue_mark "$ROX2"
+	ip netns exec "$NS2" ethtool -K "$DEV2" tx-udp-segmentation off &&
+		ip netns exec "$NS1" bash -c "echo 2000000 >/sys/class/net/$DEV1/gro_flush_timeout" || return
+	queue_write 60 -m 1024 -s 16384 -n 300 || return
+	early=$(($(queue_grown "$ROX1" rx_early_kept) + $(queue_grown "$ROX1" out_of_sequence)))
+	ip netns exec "$NS1" bash -c "echo 0 >/sys/class/net/$DEV1/gro_flush_timeout" &&
+		ip netns exec "$NS2" ethtool -K "$DEV2" tx-udp-segmentation on || return
+	((early == 0)) || fail "$early requests were out of order"
+}
+
+# Unloading waits for the frames, a second here.
+queue_outlived() {
+	flow_start v4 $IP1 $IP2 $PATIENT && queue_set netem delay 1s && sleep 0.5 || return
+	kill -9 ${flow_pids[v4]}
+	wait ${flow_pids[v4]} 2>/dev/null
+	unset "flow_pids[v4]"
+	link_leaves "$ROX1" && link_leaves "$ROX2" && module_unload && queue_clear && module_load &&
+		link_add "$NS1" "$ROX1" "$DEV1" && link_add "$NS2" "$ROX2" "$DEV2"
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// adaptive in networks that are shared, full, far, short of memory or lossy.
+#include "network.hpp"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <ostream>
+
+namespace {
+
+constexpr u64 kRate = mbit(100);
+
+rox_cc_link link_of(const rox_cc_ops *ops, u64 line = mbit(10000))
+{
+    rox_cc_link link;
+    rox_cc_link_init(&link, ops, line);
+    return link;
+}
+
+struct Flows {
+    int rox, cubic = 0;
+    u64 apart = 0; // time between their beginnings
+};
+
+struct Outcome {
+    double used;  // delivered payload, of what the bottleneck can carry
+    double share; // rox's part of it
+    double fair;  // Jain's index
+    double queue; // mean, in bytes
+    u64 drops;
+};
+
+Outcome run(const Path &path, const Flows &flows, u64 from, u64 to, u32 mtu = 1024,
+            unsigned int seed = 1)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    Network network(path, seed);
+    for (int i = 0; i < flows.rox; i++)
+        network.add<Rox>(link, i * flows.apart, ~0ULL, mtu);
+    for (int i = 0; i < flows.cubic; i++)
+        network.add<Cubic>(i * flows.apart);
+    network.run(from);
+    std::vector<double> shares;
+    for (const auto &sender : network.senders())
+        shares.push_back(-double(sender->delivered));
+    const u64 drops = network.drops();
+    double queue = 0;
+    int samples = 0;
+    for (u64 t = from; t <= to; t += kMsec, samples++) {
+        network.run(t);
+        queue += double(network.queue());
+    }
+    double all = 0, rox = 0;
+    for (std::size_t i = 0; i < shares.size(); i++) {
+        shares[i] += double(network.senders()[i]->delivered);
+        all += shares[i];
+        rox += i < std::size_t(flows.rox) ? shares[i] : 0;
+    }
+    for (int i = 0; i < flows.rox; i++) {
+        const auto &sender = dynamic_cast<const Rox &>(*network.senders()[i]);
+        EXPECT_LE(sender.fastest, link.line_rate);
+        EXPECT_GE(sender.cc.window, mtu);
+        EXPECT_LE(sender.cc.window, ROX_CC_WINDOW_MAX);
+    }
+    const double payload = double(mtu) / (mtu + Network::kHeaders);
+    return {all / (double(path.rate) * payload * double(to - from) / double(kSec)), rox / all,
+            jain(shares), queue / samples, network.drops() - drops};
+}
+
+u64 bdp(u64 rate, u64 round_trip)
+{
+    return std::max<u64>(rate * round_trip / kSec, 30'000);
+}
+
+// ---- alone and among its own kind ----
+
+struct Distance {
+    u64 round_trip;
+};
+std::ostream &operator<<(std::ostream &out, const Distance &d)
+{
+    return out << d.round_trip / kUsec << "us";
+}
+
+class Distances : public testing::TestWithParam<Distance> {
+protected:
+    const u64 round_trip = GetParam().round_trip;
+    const u64 product = bdp(kRate, round_trip);
+};
+
+// Fills the path and leaves most of the buffer empty.
+TEST_P(Distances, OneFlowKeepsTheQueueShort)
+{
+    const Outcome o = run({.rate = kRate, .round_trip = round_trip, .limit = 8 * product},
+                          {.rox = 1}, kSec, 5 * kSec);
+    EXPECT_GE(o.used, 0.95);
+    EXPECT_LE(o.queue, double(product));
+    EXPECT_EQ(o.drops, 0U);
+}
+
+// Far away, who comes late is slower to get its share, as with CUBIC: 0.89 at 20 ms.
+TEST_P(Distances, EightFlowsShareABufferWithoutMarks)
+{
+    for (u64 apart : {u64(0), 300 * kMsec}) {
+        if (apart && round_trip > 5 * kMsec)
+            break;
+        const u64 from = 7 * apart + 5 * kSec;
+        const Outcome o = run({.rate = kRate, .round_trip = round_trip, .limit = 2 * product},
+                              {.rox = 8, .apart = apart}, from, from + 5 * kSec);
+        EXPECT_GE(o.used, 0.92) << apart;
+        EXPECT_GE(o.fair, 0.95) << apart;
+    }
+}
+
+TEST_P(Distances, EightFlowsShareAQueueWithMarks)
+{
+    for (u64 apart : {u64(0), 300 * kMsec}) {
+        const u64 from = 7 * apart + 5 * kSec;
+        const Outcome o = run({.rate = kRate,
+                               .round_trip = round_trip,
+                               .limit = 8 * product,
+                               .mark_from = product / 2,
+                               .mark_all = product / 2},
+                              {.rox = 8, .apart = apart}, from, from + 3 * kSec);
+        EXPECT_GE(o.used, 0.92) << apart;
+        EXPECT_GE(o.fair, 0.95) << apart;
+        EXPECT_LE(o.queue, double(product)) << apart;
+        EXPECT_EQ(o.drops, 0U) << apart;
+    }
+}
+
+TEST_P(Distances, OneFlowWithMarks)
+{
+    const Outcome o = run({.rate = kRate,
+                           .round_trip = round_trip,
+                           .limit = 8 * product,
+                           .mark_from = product / 4,
+                           .mark_all = product / 4},
+                          {.rox = 1}, kSec, 4 * kSec);
+    EXPECT_GE(o.used, 0.92);
+    EXPECT_LE(o.queue, double(product));
+    EXPECT_EQ(o.drops, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(RoundTrip, Distances,
+                         testing::Values(Distance{100 * kUsec}, Distance{kMsec},
+                                         Distance{5 * kMsec}, Distance{20 * kMsec}));
+
+// A path that needs 25 MB in flight.
+TEST(Adaptive, GrowsToThePath)
+{
+    const Outcome o = run({.rate = mbit(10000), .round_trip = 20 * kMsec, .limit = 64 << 20},
+                          {.rox = 1}, kSec, 2 * kSec, 4096);
+    EXPECT_GE(o.used, 0.9);
+}
+
+// ---- incast ----
+
+TEST(Adaptive, IncastLosesNothing)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    for (u64 rate : {mbit(1000), mbit(10000)}) {
+        Network network({.rate = rate,
+                         .round_trip = 50 * kUsec,
+                         .limit = 1 << 20,
+                         .mark_from = 100'000,
+                         .mark_all = 100'000});
+        for (int i = 0; i < 16; i++)
+            network.add<Rox>(link, 0, 1 << 20);
+        network.run(kSec);
+        u64 last = 0;
+        for (const auto &sender : network.senders()) {
+            ASSERT_NE(sender->finished, 0U);
+            last = std::max(last, sender->finished);
+        }
+        const double ideal = 16.0 * (1 << 20) * 1088 / 1024 / double(rate) * double(kSec);
+        EXPECT_EQ(network.drops(), 0U) << rate;
+        EXPECT_LE(double(last), 1.3 * ideal) << rate;
+    }
+}
+
+// ---- beside TCP ----
+
+struct Buffer {
+    u64 round_trip;
+    double products; // size in bandwidth-delay products
+};
+std::ostream &operator<<(std::ostream &out, const Buffer &b)
+{
+    return out << b.round_trip / kUsec << "us, x " << b.products;
+}
+
+class BesideCubic : public testing::TestWithParam<Buffer> {};
+
+TEST_P(BesideCubic, EachSideHasItsShare)
+{
+    const auto [round_trip, products] = GetParam();
+    const Outcome o = run({.rate = kRate,
+                           .round_trip = round_trip,
+                           .limit = u64(double(bdp(kRate, round_trip)) * products)},
+                          {.rox = 4, .cubic = 4, .apart = 100 * kMsec}, 5 * kSec, 30 * kSec);
+    EXPECT_GE(o.used, 0.92);
+    EXPECT_GE(o.share, 0.3);
+    EXPECT_LE(o.share, 0.7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Buffers, BesideCubic,
+                         testing::Values(Buffer{kMsec, 0.5}, Buffer{kMsec, 1}, Buffer{kMsec, 4},
+                                         Buffer{5 * kMsec, 0.5}, Buffer{5 * kMsec, 1},
+                                         Buffer{5 * kMsec, 4}, Buffer{20 * kMsec, 0.5},
+                                         Buffer{20 * kMsec, 1}));
+
+// ---- bad paths ----
+
+TEST(Adaptive, KeepsGoingThroughAQueueOfTenPackets)
+{
+    for (u64 rate : {mbit(100), mbit(1000)})
+        for (u32 mtu : {1024U, 4096U}) {
+            const Outcome o = run(
+                {.rate = rate, .round_trip = kMsec, .limit = 10 * (mtu + Network::kHeaders)},
+                {.rox = 1}, kSec, 4 * kSec, mtu);
+            EXPECT_GE(o.used, 0.6) << rate << " " << mtu;
+        }
+}
+
+TEST(Adaptive, ReachesFarWithJitter)
+{
+    for (unsigned int seed : {1, 2, 3}) {
+        const Outcome o = run(
+            {.rate = kRate, .round_trip = 15 * kMsec, .limit = 1 << 20, .jitter = 10 * kMsec},
+            {.rox = 1}, kSec, 5 * kSec, 1024, seed);
+        EXPECT_GE(o.used, 0.8) << seed;
+    }
+}
+
+TEST(Adaptive, RandomLossIsNoCongestion)
+{
+    for (u64 round_trip : {100 * kUsec, kMsec, 5 * kMsec, 20 * kMsec})
+        for (u64 rate : {mbit(100), mbit(1000)}) {
+            const Outcome o = run({.rate = rate,
+                                   .round_trip = round_trip,
+                                   .limit = 2 * bdp(rate, round_trip),
+                                   .loss = 0.01},
+                                  {.rox = 1}, 2 * kSec, 3 * kSec);
+            EXPECT_GE(o.used, 0.8) << round_trip << " " << rate;
+        }
+}
+
+// 5 % lost: twice what TCP has, or nearly all.
+TEST(Adaptive, HeavyLossLeavesMoreThanTcpHas)
+{
+    for (u64 round_trip : {kMsec, 5 * kMsec, 20 * kMsec}) {
+        const Path path = {.rate = kRate,
+                           .round_trip = round_trip,
+                           .limit = 2 * bdp(kRate, round_trip),
+                           .loss = 0.05};
+        const Outcome mine = run(path, {.rox = 1}, 2 * kSec, 6 * kSec);
+        const Outcome tcp = run(path, {.rox = 0, .cubic = 1}, 2 * kSec, 6 * kSec);
+        EXPECT_GE(mine.used, std::min(2 * tcp.used, 0.85)) << round_trip;
+    }
+}
+
+TEST(Adaptive, TimeoutHalvesTheWindow)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    rox_cc cc;
+    rox_cc_init(&link, &cc, 1024, 0);
+    const u32 before = cc.window;
+    link.ops->timeout(&link, &cc, kSec);
+    EXPECT_EQ(cc.window, before / 2);
+    for (int i = 0; i < 40; i++)
+        link.ops->timeout(&link, &cc, kSec + i);
+    EXPECT_EQ(cc.window, 1024U);
+}
+
+// ---- the algorithm without control ----
+
+TEST(None, HasAFixedWindow)
+{
+    const rox_cc_link link = link_of(&rox_cc_none);
+    Network network({.rate = kRate, .round_trip = 20 * kMsec, .loss = 0.02});
+    Rox &sender = network.add<Rox>(link);
+    network.run(2 * kSec);
+    EXPECT_EQ(sender.cc.window, 512U * 1024);
+    EXPECT_EQ(sender.cc.rate, 0U);
+    EXPECT_GT(sender.delivered, kRate);
+}
+
+} // namespace
