@@ -186,10 +186,9 @@ static int rox_odp_fault_pages(struct rox_odp *odp, u64 va, u64 len, enum rox_od
 	return err;
 }
 
-/**
- * rox_odp_fault_some() - makes at least the first page of a range present
- *
- * The other pages, too, unless the kernel takes them away again meanwhile. Else as rox_odp_fault().
+/*
+ * Makes at least the first page of a range present; the others, too, unless the kernel takes them
+ * away again meanwhile. Else as rox_odp_fault().
  */
 int rox_odp_fault_some(struct rox_odp *odp, u64 va, u64 len, enum rox_odp_mode mode)
 {

@@ -109,8 +109,7 @@ bool rox_frame_is_marked(const struct rox_rx_frame *f)
 	return rox_skb_is_marked(f->skb);
 }
 
-/* Drops the references of a frame to socket, route, connection tracking and netdev. */
-static void rox_skb_scrub(struct sk_buff *skb)
+void rox_skb_scrub(struct sk_buff *skb)
 {
 	skb_orphan(skb);
 	skb_dst_drop(skb);
@@ -140,6 +139,8 @@ static void rox_deliver(const struct rox_in_frame *f, struct rox_run *run, bool 
 {
 	if (likely(!run->bad)) {
 		run->octets = min(f->len - run->first * f->seg, run->count * f->seg);
+		if (unlikely(run->dqpn == ROX_QPN_GSI) && rox_stranger_waits(&f->rx, run, last))
+			return;
 		rox_receiver->receive(&f->rx, run, last);
 		return;
 	}

@@ -9,6 +9,20 @@
 #include "net.h"
 
 /**
+ * struct rox_strangers - packets to QP 1 whose sender is being resolved (stranger.c)
+ * @lock: for all of it; taken with bottom halves disabled
+ * @list: struct rox_stranger, oldest first
+ * @count: their number
+ * @work: looks at them again and again, as long as there are any
+ */
+struct rox_strangers {
+	spinlock_t lock;	/* see above */
+	struct list_head list;
+	unsigned int count;
+	struct delayed_work work;
+};
+
+/**
  * struct rox_netns - rox in one network namespace
  * @net: the namespace; valid while @dead is false
  * @dead: the namespace is going away, or the last device has left; readers
@@ -17,6 +31,7 @@
  * @num_nets: number of devices
  * @sock4: owns UDP port 4791 of IPv4
  * @sock6: owns UDP port 4791 of IPv6; NULL if there is no IPv6
+ * @strangers: packets that wait for a neighbour
  */
 struct rox_netns {
 	struct net *net;
@@ -25,7 +40,19 @@ struct rox_netns {
 	unsigned int num_nets;
 	struct socket *sock4;
 	struct socket *sock6;
+	struct rox_strangers strangers;
 };
+
+void rox_strangers_init(struct rox_strangers *all);
+/* Drops all. The namespace is marked as dead, so that nobody is added any more. May sleep. */
+void rox_strangers_end(struct rox_strangers *all);
+/*
+ * Must packets to QP 1 wait until their sender is resolved? If so they are taken over and delivered
+ * later, or lost; the frame as well if this is its @last run. Under RCU, bottom halves disabled.
+ */
+bool rox_stranger_waits(const struct rox_rx_frame *f, const struct rox_run *run, bool last);
+/* Drops the references of a frame to socket, route, connection tracking and netdev (demux.c). */
+void rox_skb_scrub(struct sk_buff *skb);
 
 /*
  * sk_data_ready() of the sockets (demux.c); their sk_user_data is the struct rox_netns. With bottom

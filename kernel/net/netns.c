@@ -99,6 +99,7 @@ static void rox_netns_shut_down(struct rox_netns *rn)
 	WRITE_ONCE(rn->dead, true);
 	rox_close_socket(&rn->sock6);
 	rox_close_socket(&rn->sock4);
+	rox_strangers_end(&rn->strangers);
 }
 
 static struct rox_netns *rox_net_open(struct net *net, struct netlink_ext_ack *extack)
@@ -110,6 +111,7 @@ static struct rox_netns *rox_net_open(struct net *net, struct netlink_ext_ack *e
 		return ERR_PTR(-ENOMEM);
 	rn->net = net;
 	INIT_LIST_HEAD(&rn->nets);
+	rox_strangers_init(&rn->strangers);
 
 	err = rox_open_sockets(rn);
 	if (err == -EADDRINUSE)

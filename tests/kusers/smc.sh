@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
 # SMC-R: a socket of AF_SMC talks TCP until both ends know that they have an RDMA device for the

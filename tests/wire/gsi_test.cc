@@ -50,6 +50,23 @@ protected:
     }
     std::uint64_t counted(const char *name) const { return vt::port_counter(vt::device_a(), name); }
 
+    /// A REQ of the CM (12.6.5) with the path in it that its sender has, for a service that nobody
+    /// offers.
+    Packet connection_request(std::uint32_t id) const
+    {
+        Octets mad = Octets{1, 7, 2, 3, 0, 0, 0, 0} + word(0) + word(id) + word(0x00100000) +
+                     word(0);
+        mad.resize(24);
+        Octets body = word(id) + word(0) + word(0) + word(0x01060001);
+        mad = mad + body;
+        mad.resize(kMad);
+        const Route &route = line->route();
+        // Primary path: LIDs, then the GIDs of the sender and of the device.
+        std::copy(route.source.begin(), route.source.end(), mad.begin() + 24 + 56);
+        std::copy(route.target.begin(), route.target.end(), mad.begin() + 24 + 72);
+        return datagram(kMad, kSendOnly, mad);
+    }
+
     CmWitness cm;
 };
 
@@ -131,6 +148,43 @@ TEST_F(Gsi, AnySource)
         }
     line->route() = honest;
     peer.send_all(frames);
+}
+
+// The RDMA core resolves the neighbour that a request came from, up to a second for each. Hosts
+// that are not there keep nobody waiting: 3,000 requests would have done so for most of an hour.
+TEST_F(Gsi, RequestsFromNobody)
+{
+    const Route honest = line->route();
+    std::vector<Octets> frames;
+    for (std::uint32_t i = 0; i < 3000; i++) {
+        line->route().source.back() = static_cast<std::uint8_t>(20 + i % 200);
+        frames.push_back(line->frame(connection_request(i + 1)));
+    }
+    line->route() = honest;
+    std::uint64_t before = counted("rx_dropped");
+    peer.send_all(frames);
+    vt::Stopwatch watch;
+    ASSERT_NO_THROW(cm.connects());
+    EXPECT_LT(watch.elapsed().count(), 2000 * vt::patience_factor());
+    // Who could not wait any more was counted.
+    EXPECT_TRUE(vt::eventually([&] { return counted("rx_dropped") > before + 500; }));
+}
+
+// An honest host whose MAC is not known yet waits until it is.
+TEST_F(Gsi, RequestOfAHostThatIsResolvedLater)
+{
+    const Route honest = line->route();
+    line->route().source.back() = 250;
+    line->send(connection_request(77));
+    EXPECT_FALSE(peer.receive(vt::Millis(100)));
+    vt::shell("ip neighbour replace 10.0.0.250 lladdr 02:00:00:00:00:fa dev " +
+              vt::variable("ROX_NETDEV_A") + " nud permanent");
+    auto answer = peer.receive();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->packet.qpn, 1U);
+    EXPECT_EQ(answer->route.target, line->route().source);
+    vt::shell("ip neighbour delete 10.0.0.250 dev " + vt::variable("ROX_NETDEV_A"));
+    line->route() = honest;
 }
 
 } // namespace

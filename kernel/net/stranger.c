@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Packets to QP 1 from hosts that this one has not resolved. To answer a MAD the RDMA core needs
+ * its sender's neighbour, and waits for that up to a second, in the one worker that serves the CM
+ * of all devices. Requests with forged addresses, which anybody can send, would keep it busy.
+ *
+ * So such packets wait here, where nobody waits with them, and go on when the neighbour (or
+ * gateway) has answered. After a second they are dropped.
+ */
+#include <linux/netdevice.h>
+#include <linux/slab.h>
+#include <net/addrconf.h>
+#include <net/ip6_route.h>
+#include <net/neighbour.h>
+#include <net/route.h>
+
+#include "internal.h"
+#include "../compat/net.h"
+
+#define ROX_STRANGERS_MAX	256U
+#define ROX_STRANGER_PATIENCE	HZ
+#define ROX_STRANGERS_PERIOD	max(HZ / 100, 1)
+
+/**
+ * struct rox_stranger - a run of packets that waits
+ * @node: in struct rox_strangers, oldest first
+ * @frame: the frame, which belongs to it
+ * @run: the packets
+ * @until: when it is dropped (jiffies)
+ */
+struct rox_stranger {
+	struct list_head node;
+	struct rox_rx_frame frame;
+	struct rox_run run;
+	unsigned long until;
+};
+
+static void rox_stranger_free(struct rox_stranger *one)
+{
+	kfree_skb(one->frame.skb);
+	kfree(one);
+}
+
+static void rox_strangers_free(struct list_head *list)
+{
+	struct rox_stranger *one, *next;
+
+	list_for_each_entry_safe(one, next, list, node)
+		rox_stranger_free(one);
+}
+
+/* Return: the route to the sender, with a reference, or an ERR_PTR. */
+static struct dst_entry *rox_route_back(const struct rox_rx_frame *f)
+{
+	struct flowi4 fl4 = {
+		.daddr = f->saddr.s6_addr32[3],
+		.saddr = f->daddr.s6_addr32[3],
+		.flowi4_proto = IPPROTO_UDP,
+	};
+	struct rtable *rt;
+#if IS_ENABLED(CONFIG_IPV6)
+	struct flowi6 fl6 = {
+		.daddr = f->saddr,
+		.saddr = f->daddr,
+		.flowi6_proto = IPPROTO_UDP,
+	};
+
+	if (!ipv6_addr_v4mapped(&f->saddr))
+		return ip6_dst_lookup_flow(f->ns->net, NULL, &fl6, NULL);
+#endif
+	rt = ip_route_output_flow(f->ns->net, &fl4, NULL);
+	return IS_ERR(rt) ? ERR_CAST(rt) : &rt->dst;
+}
+
+/* Is the neighbour resolved? If not, begins to. */
+static bool rox_neighbour_known(struct dst_entry *dst, const void *addr)
+{
+	struct neighbour *neigh;
+	bool known;
+
+	if (dst->dev->flags & (IFF_LOOPBACK | IFF_NOARP))
+		return true;
+	neigh = dst_neigh_lookup(dst, addr);
+	if (!neigh)
+		return true;
+	known = READ_ONCE(neigh->nud_state) & NUD_VALID;
+	if (!known)
+		neigh_event_send(neigh, NULL);
+	neigh_release(neigh);
+	return known;
+}
+
+/*
+ * Need the RDMA core not wait for the sender's neighbour? It takes the MAC of a link-local address
+ * from the address, and gives up at once without a route. Under RCU, bottom halves disabled.
+ */
+static bool rox_sender_known(const struct rox_rx_frame *f)
+{
+	const void *addr = &f->saddr;
+	struct dst_entry *dst;
+	bool known;
+
+	if (ipv6_addr_type(&f->saddr) & IPV6_ADDR_LINKLOCAL)
+		return true;
+	if (ipv6_addr_v4mapped(&f->saddr))
+		addr = &f->saddr.s6_addr32[3];
+	dst = rox_route_back(f);
+	if (IS_ERR(dst))
+		return true;
+	known = rox_neighbour_known(dst, addr);
+	dst_release(dst);
+	return known;
+}
+
+/* Lets the oldest make room. Return: false if nobody may wait any more. */
+static bool rox_strangers_add(struct rox_netns *ns, struct rox_stranger *one)
+{
+	struct rox_strangers *all = &ns->strangers;
+	struct rox_stranger *oldest = NULL;
+	bool open;
+
+	spin_lock(&all->lock);
+	open = !READ_ONCE(ns->dead);
+	if (open) {
+		if (all->count >= ROX_STRANGERS_MAX) {
+			oldest = list_first_entry(&all->list, struct rox_stranger, node);
+			list_del(&oldest->node);
+			all->count--;
+		}
+		list_add_tail(&one->node, &all->list);
+		all->count++;
+		schedule_delayed_work(&all->work, ROX_STRANGERS_PERIOD);
+	}
+	spin_unlock(&all->lock);
+	if (oldest) {
+		rox_frame_count_drop(&oldest->frame, ROX_CNT_RX_DROP, oldest->run.count);
+		rox_stranger_free(oldest);
+	}
+	return open;
+}
+
+bool rox_stranger_waits(const struct rox_rx_frame *f, const struct rox_run *run, bool last)
+{
+	struct rox_stranger *one;
+
+	if (rox_sender_known(f))
+		return false;
+	one = kzalloc(sizeof(*one), GFP_ATOMIC | __GFP_NOWARN);
+	if (!one)
+		return false;
+	one->frame = *f;
+	one->run = *run;
+	one->until = jiffies + ROX_STRANGER_PATIENCE;
+	if (!last)
+		one->frame.skb = skb_clone(f->skb, GFP_ATOMIC | __GFP_NOWARN);
+	if (one->frame.skb)
+		rox_skb_scrub(one->frame.skb);
+	if (!one->frame.skb || !rox_strangers_add(f->ns, one))
+		rox_stranger_free(one);
+	return true;
+}
+
+/* Those of @waiting that still must go back, before who has come meanwhile. */
+static void rox_strangers_put_back(struct rox_netns *ns, struct list_head *waiting, u32 n)
+{
+	struct rox_strangers *all = &ns->strangers;
+
+	if (!n)
+		return;
+	spin_lock_bh(&all->lock);
+	if (!READ_ONCE(ns->dead)) {
+		list_splice_init(waiting, &all->list);
+		all->count += n;
+		schedule_delayed_work(&all->work, ROX_STRANGERS_PERIOD);
+	}
+	spin_unlock_bh(&all->lock);
+	rox_strangers_free(waiting);
+}
+
+static void rox_strangers_work(struct work_struct *work)
+{
+	struct rox_netns *ns = container_of(work, struct rox_netns, strangers.work.work);
+	struct rox_stranger *one, *next;
+	LIST_HEAD(waiting);
+	u32 n = 0;
+
+	spin_lock_bh(&ns->strangers.lock);
+	list_splice_init(&ns->strangers.list, &waiting);
+	ns->strangers.count = 0;
+	spin_unlock_bh(&ns->strangers.lock);
+
+	rcu_read_lock();
+	local_bh_disable();
+	list_for_each_entry_safe(one, next, &waiting, node) {
+		n++;
+		if (rox_sender_known(&one->frame)) {
+			rox_receiver->receive(&one->frame, &one->run, true);
+			one->frame.skb = NULL;
+		} else if (time_before(jiffies, one->until)) {
+			continue;
+		} else {
+			rox_frame_count_drop(&one->frame, ROX_CNT_RX_DROP, one->run.count);
+		}
+		n--;
+		list_del(&one->node);
+		rox_stranger_free(one);
+	}
+	rox_receiver->run();
+	local_bh_enable();
+	rcu_read_unlock();
+	rox_strangers_put_back(ns, &waiting, n);
+}
+
+void rox_strangers_init(struct rox_strangers *all)
+{
+	spin_lock_init(&all->lock);
+	INIT_LIST_HEAD(&all->list);
+	INIT_DELAYED_WORK(&all->work, rox_strangers_work);
+}
+
+void rox_strangers_end(struct rox_strangers *all)
+{
+	LIST_HEAD(rest);
+
+	spin_lock_bh(&all->lock);
+	list_splice_init(&all->list, &rest);
+	all->count = 0;
+	spin_unlock_bh(&all->lock);
+	cancel_delayed_work_sync(&all->work);
+	rox_strangers_free(&rest);
+}
