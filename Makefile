@@ -126,18 +126,26 @@ check_groups := lint unit verbs wire apps stacks interop pair life net hostile i
 
 ## make check           the gate, which CI runs: the core of every group on KERNELS= (6.1 6.12 uml), a quarter of an hour
 ## make check-all       every group in full on ALL_KERNELS=, with debug, RT, KCSAN, 4 and 8 CPUs: a night (GROUPS="verbs net":
-##                      some; RESUME=1: without what has passed before with this commit)
+##                      some; RESUME=1: without what has passed before with the same files)
+## make check-changed   the groups that the changes since BASE= (main) can break, in full
+## make check-gate      shows that the gate is green beside load and red with faults: an hour (RUNS="idle icrc": some)
 ## make check-quick     unit tests, the core of verbs and apps, one kernel
 ## make check-GROUP     one group in full: lint unit verbs wire apps stacks interop pair life net hostile install roots
 ##                      packages kunit kusers tools
 ## make check-GROUP CPUS=8    in guests of 8 CPUs
 ## make check-record    write their results to Documentation/results.md
-.PHONY: check check-all check-quick check-record $(check_groups:%=check-%)
+.PHONY: check check-all check-changed check-gate check-quick check-record $(check_groups:%=check-%)
 check: deps-quick
 	@scripts/check --kernels "$(KERNELS)"
 
 check-all: deps-quick
 	@scripts/check --tier all $(if $(RESUME),--resume) --kernels "$(ALL_KERNELS)" $(GROUPS)
+
+check-changed: deps-quick
+	@scripts/check --tier all --cpus 0 --kernels "$(KERNELS)" --changed $(or $(BASE),main)
+
+check-gate: deps-quick
+	@scripts/check-gate $(RUNS)
 
 check-record:
 	@scripts/check --record

@@ -6,7 +6,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from . import again, features, record, table
+from . import again, features, record, sources, table
 from .results import Results
 from .runs import Output, Places, build_all, environment, summary, with_kernels
 
@@ -26,7 +26,8 @@ def parse(arguments):
     add("--jobs", type=int, default=os.cpu_count() or 1, help="guests at the same time (one a CPU)")
     add("--no-build", action="store_true", help="use what is already built")
     add("--resume", action="store_true",
-        help="leave out what has passed before with this commit (build/results)")
+        help="leave out what has passed before with the same files (build/results)")
+    add("--changed", metavar="BASE", help="only groups that the changes since that commit can break")
     add("--list", action="store_true", help="only print what would run")
     add("--record", action="store_true",
         help="run nothing; add the results in build/results to Documentation/results.md")
@@ -79,14 +80,17 @@ def main(arguments):
         return record.write_table()
     began = time.monotonic()
     kernels = options.kernels.split()
+    if options.changed:
+        options.groups = sources.broken_since(options.changed)
+        print("groups:", *options.groups, flush=True)
     chosen = table.select(options.groups or table.GROUPS, kernels, options.tier, options.form, options.cpus)
     before = record.passed_before() if options.resume else set()
-    rows = [row for row in chosen if record.key_of(row) not in before]
+    rows = [row for row in chosen if (*record.key_of(row), row.clock) not in before]
     if options.list:
         print(*(f"{row.label} ({row.form})" for row in rows), sep="\n")
         return 0
     if len(rows) < len(chosen):
-        print(f"{len(chosen) - len(rows)} runs have passed before with this commit")
+        print(f"{len(chosen) - len(rows)} runs have passed before with these files")
     if not rows:
         return finish_early(f"there is nothing to run on {options.kernels}", began)
     return run_rows(options, rows, len(rows) == len(chosen), began)

@@ -15,7 +15,7 @@ from pathlib import Path
 from roxvm import debugkernel, kernels
 from roxvm.paths import BUILD, REPO, HarnessError
 
-from . import table
+from . import sources, table
 
 FOLDER = BUILD / "results"
 TABLE = REPO / "Documentation" / "results.md"
@@ -34,7 +34,7 @@ The last run of each group, in each form, on each kernel. `scripts/check --recor
 
 """
 COLUMNS = ("Group", "Kernel", "CPUs", "Form", "Date", "Commit", "Passed", "Failed", "Skipped", "Races",
-           "Minutes", "Host CPU")
+           "Minutes", "CPU minutes", "Host CPU")
 # These fields identify a run. Of two results of the same run the later one counts.
 NAME = slice(0, 4)
 DATE = COLUMNS.index("Date")
@@ -89,6 +89,7 @@ class Log:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         self._path = FOLDER / f"{stamp}-{os.getpid()}.json"
         self._lock = threading.Lock()
+        self._trees = sources.Trees()
         self._content = {"commit": commit(), "host_cpu": host_cpu(), "variables": variables(),
                          "runs": []}
 
@@ -99,7 +100,8 @@ class Log:
             "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
             "group": group, "kernel": kernel, "version": version_of(kernel), "cpus": cpus, "form": form,
             "passed": results.passed, "failed": results.failed, "skipped": results.skipped,
-            "races": run.races, "seconds": round(run.seconds),
+            "races": run.races, "seconds": round(run.seconds), "cpu_seconds": round(results.cpu),
+            "tree": self._trees.of(run.row.group), "clock": run.row.clock,
         }
         with self._lock:
             self._content["runs"].append(entry)
@@ -116,26 +118,27 @@ def key_of(row):
 
 
 def passed_before():
-    """The runs in build/results that have passed with this commit and these variables: key_of() of each."""
-    now = commit()
-    if now.endswith("+"):
-        return set()
-    contents = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json")))
-    return {(entry["group"], entry["kernel"], entry["cpus"], entry["form"])
-            for content in contents if (content["commit"], content["variables"]) == (now, variables())
-            for entry in content["runs"] if entry["passed"] and not entry["failed"]}
+    """The runs in build/results that have passed with the files as they are: key_of() and clock of each."""
+    trees = sources.Trees()
+    contents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
+    entries = [entry for content in contents if content["variables"] == variables() for entry in content["runs"]]
+    return {(entry["group"], entry["kernel"], entry["cpus"], entry["form"], entry.get("clock"))
+            for entry in entries if entry["passed"] and not entry["failed"]
+            and entry.get("tree") == trees.of(entry["group"].split()[0])}
 
 
 def cells(content, entry):
     """A line of the table."""
     given = [f"{name}={value}" for name, value in content["variables"].items()]
+    if entry.get("clock") is not None:
+        given.append(f"virtual time {entry['clock']}")
     kernel = entry["kernel"]
     if kernel not in (entry["version"], "host"):
         kernel += f" ({entry['version']})"
     values = (entry["group"], kernel, entry["cpus"], " ".join([entry["form"], *given]), entry["date"],
               content["commit"], entry["passed"], len(entry["failed"]), len(entry["skipped"]),
               "" if entry["races"] is None else entry["races"], f"{entry['seconds'] / 60:.1f}",
-              content["host_cpu"])
+              f"{entry['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in entry else "", content["host_cpu"])
     return tuple(str(value).replace("|", "/") for value in values)
 
 
@@ -143,6 +146,9 @@ def known(text):
     """The existing lines of the table."""
     for line in text.splitlines():
         found = tuple(cell.strip() for cell in line.strip("|").split("|"))
+        if len(found) == len(COLUMNS) - 1:
+            # Older lines have no CPU minutes.
+            found = (*found[:-1], "", found[-1])
         if line.startswith("| ") and len(found) == len(COLUMNS) and found[0] not in (COLUMNS[0], "---"):
             yield found
 

@@ -37,8 +37,11 @@ APPEND = {"life": "slub_debug=FU,kmalloc-*"}
 PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "6.12-arm64": 3}
 MANY_CPUS_PATIENCE = 2
 
-# The nanoseconds of an instruction in virtual time, as a power of two: see scripts/vm --icount.
+# The nanoseconds of an instruction in virtual time, as a power of two: see scripts/vm --icount. The others are
+# a machine twice as fast, as users with KVM have it, and one that is sixteen times slower.
 VIRTUAL = 1
+CLOCKS = (0, VIRTUAL, 5)
+CLOCKED = ("life", "net", "apps", "verbs", "stacks", "interop", "hostile", "wire")
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,9 @@ class Row:
     @property
     def label(self):
         cpus = f"cpus={self.cpus}" if self.cpus else ""
+        clock = f"clock={self.clock}" if self.clock not in (None, VIRTUAL) else ""
         kernel = self.kernel if self.kernel != "host" else ""
-        return " ".join(filter(None, (self.group, self.card, kernel, cpus)))
+        return " ".join(filter(None, (self.group, self.card, kernel, cpus, clock)))
 
     @property
     def limit(self):
@@ -160,6 +164,8 @@ ROWS = (
     Row("hostile", "debug", ALL),
     Row("hostile", "uml", ALL),
     Row("kunit", "debug", ALL),
+
+    *(Row(group, "newest", ALL, clock=clock) for group in CLOCKED for clock in CLOCKS),
 )
 
 GROUPS = tuple(dict.fromkeys(row.group for row in ROWS))
@@ -173,10 +179,12 @@ def is_usual(kernel):
 def select(groups, kernels, tier, form="", cpus=None):
     """The rows to run, in the table's order, with actual kernels instead of "newest" and "older".
 
-    `form` and `cpus` replace those of the table, if given; with 0 `cpus` leaves out the rows for more CPUs
-    than usual, but for kernels that have no other.
+    `form` and `cpus` replace those of the table, if given. Then the rows of "all" in virtual time are left
+    out; with 0 `cpus` also those for more CPUs than usual, but for kernels that have no other.
     """
     rows = [row for row in ROWS if row.group in groups and tier in row.tiers]
+    if cpus is not None:
+        rows = [row for row in rows if row.clock is None or "check" in row.tiers]
     if cpus == 0:
         rows = [row for row in rows if not row.cpus or row.kernel not in ("newest", "older")]
     if len(kernels) == 1 and not is_usual(kernels[0]):
@@ -188,7 +196,7 @@ def select(groups, kernels, tier, form="", cpus=None):
         chosen = [replace(row, form=form) for row in chosen]
     if cpus:
         chosen = [replace(row, cpus=cpus) for row in chosen if row.kernel not in ("host", "uml")]
-    return list({(row.label, row.form): row for row in chosen}.values())
+    return list({(row.label, row.form, row.clock): row for row in chosen}.values())
 
 
 def kernels_of(row, kernels, usual):
@@ -208,4 +216,4 @@ def on_one_special(rows, kernel):
     groups = {row.group for row in own}
     return own + [row if row.kernel == "host" else replace(row, kernel=kernel) for row in rows
                   if row.kernel == "host"
-                  or row.kernel == "newest" and not row.cpus and row.group not in groups]
+                  or row.kernel == "newest" and not row.cpus and row.clock is None and row.group not in groups]

@@ -100,7 +100,7 @@ def labels(*arguments, **options):
 class Table(unittest.TestCase):
     def test_all_has_no_run_twice(self):
         usual = ["6.1", "6.12", "6.12-rt", *debugkernel.NAMES]
-        found = [row.label for row in table.select(table.GROUPS, usual, "all")]
+        found = [(row.label, row.clock) for row in table.select(table.GROUPS, usual, "all")]
         self.assertEqual(len(found), len(set(found)))
         self.assertEqual({row.group for row in table.ROWS}, set(table.LIMITS))
 
@@ -148,24 +148,23 @@ class Page(unittest.TestCase):
             found = list(record.known(page.read_text(encoding="utf-8")))
         self.assertCountEqual(found, [new, other])
 
-    def test_what_has_passed_with_this_commit_is_known(self):
-        good = {**self.ENTRY, "failed": []}
-        of_files = {"0": [good, {**good, "cpus": 8, "failed": ["a"]}, {**good, "form": "core", "passed": 0}],
-                "1": [{**good, "kernel": "6.1"}]}
+    def test_what_has_passed_with_these_files_is_known(self):
+        good = {**self.ENTRY, "failed": [], "tree": "t-wire", "clock": None}
+        entries = [good, {**good, "cpus": 8, "failed": ["a"]}, {**good, "form": "core", "passed": 0},
+                   {**good, "kernel": "6.1", "tree": "another"}, {**good, "kernel": "6.12", "clock": 1}]
+        trees = mock.Mock(of=lambda group: f"t-{group}")
         with TemporaryDirectory() as folder:
-            for name, entries in of_files.items():
-                commit = self.CONTENT["commit"] if name == "0" else "another"
-                content = {**self.CONTENT, "commit": commit, "runs": entries}
-                (Path(folder) / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            content = {**self.CONTENT, "runs": entries}
+            (Path(folder) / "0.json").write_text(json.dumps(content), encoding="utf-8")
 
-            def found(commit, variables):
-                with mock.patch.multiple(record, FOLDER=Path(folder), commit=lambda: commit,
-                                         variables=lambda: variables):
+            def found(variables):
+                with mock.patch.multiple(record, FOLDER=Path(folder), variables=lambda: variables), \
+                        mock.patch.object(record.sources, "Trees", return_value=trees):
                     return record.passed_before()
 
-            self.assertEqual(found("0123456789", {"ROX_SEED": "7"}), {("wire", "kcsan", 4, "full")})
-            self.assertEqual(found("0123456789", {}), set())
-            self.assertEqual(found("0123456789+", {"ROX_SEED": "7"}), set())
+            self.assertEqual(found({"ROX_SEED": "7"}), {("wire", "kcsan", 4, "full", None),
+                                                        ("wire", "6.12", 4, "full", 1)})
+            self.assertEqual(found({}), set())
         row = table.Row("wire", "kcsan", cpus=4)
         self.assertEqual(record.key_of(row), ("wire", "kcsan", 4, "full"))
         self.assertEqual(record.cpus_of(table.Row("kusers", "6.12", card="virtio")), 2)

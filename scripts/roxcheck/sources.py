@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What each group is built from, and which groups a change can break."""
+
+import hashlib
+import subprocess
+from fnmatch import fnmatchcase
+
+from roxvm.paths import REPO
+
+from . import table
+
+HOST = {"lint", "unit", "install", "roots", "packages"}
+GUEST = set(table.GROUPS) - HOST
+# Groups whose cases are stock programs of tests/cases.sh.
+TABLES = {"apps", "interop", "pair", "stacks"}
+
+# The rooms, and the groups that show first what a change there has broken. The first pattern that a path
+# matches counts; lint looks at everything.
+BREAKS = (
+    ("kernel/compat/*", GUEST | {"install"}),
+    ("kernel/wire/*", {"kunit", "unit", "wire", "interop"}),
+    ("kernel/ring/*", {"kunit", "verbs", "hostile"}),
+    ("kernel/mem/*", {"kunit", "verbs", "hostile", "kusers"}),
+    ("kernel/net/*", {"kunit", "wire", "verbs", "apps", "net", "pair", "interop", "life"}),
+    ("kernel/transport/cc*", {"kunit", "unit", "wire", "net"}),
+    ("kernel/transport/*", {"kunit", "wire", "verbs", "apps", "interop", "hostile", "stacks", "kusers"}),
+    ("kernel/observe/*", {"kunit", "verbs", "tools"}),
+    ("kernel/verbs/*", {"kunit", "verbs", "hostile", "apps", "kusers", "life"}),
+    ("kernel/*", {"kunit", "life", "net", "verbs", "install"}),
+    ("include/*", GUEST | {"unit", "install"}),
+    ("userspace/*", {"unit", "verbs", "apps", "stacks", "hostile", "install"}),
+    ("tools/*", {"unit", "tools"}),
+    ("debian/*", {"packages"}),
+    ("packaging/*", {"install", "packages", "tools"}),
+    ("tests/verbs/lib/*", {"verbs", "wire", "hostile", "life"}),
+    ("tests/soak/*", {"life"}),
+    ("tests/life/*", {"life", "net"}),
+    ("tests/cases.sh", TABLES),
+    ("tests/lib.sh", GUEST),
+    *((f"tests/{group}/*", {group}) for group in table.GROUPS),
+    ("tests/*", set(table.GROUPS)),
+    ("scripts/roxbench/*", set()),
+    ("scripts/roxmatrix/*", set()),
+    ("scripts/roxvm/*", GUEST),
+    ("scripts/roxcheck/*", set()),
+    ("scripts/*", {"install"}),
+    ("Makefile", {"install"}),
+    ("paths.mk", {"install"}),
+    ("dkms.conf", {"install", "packages"}),
+)
+
+# What no result depends on.
+WORDS = ("Documentation/*", "*.md", ".github/*", "LICENSES/*", "scripts/roxbench/*", "scripts/roxmatrix/*",
+         "scripts/faults/*")
+# The folders of tests that a group's programs are built from, besides its own.
+BUILT_FROM = {"wire": {"verbs"}, "hostile": {"verbs"}, "life": {"soak", "verbs"}, "net": {"life", "soak", "verbs"}}
+
+
+def broken_by(path):
+    """The groups that a change of this file can break."""
+    for pattern, groups in BREAKS:
+        if fnmatchcase(path, pattern):
+            return groups | {"lint"}
+    return {"lint"}
+
+
+def git(*arguments):
+    return subprocess.run(["git", *arguments], cwd=REPO, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def all_files():
+    """The project's files; without git's help all but those that were built."""
+    try:
+        paths = git("ls-files", "-co", "--exclude-standard").splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        paths = [str(path.relative_to(REPO)) for path in REPO.rglob("*")]
+        paths = [path for path in paths if not path.startswith(("build/", ".git/"))]
+    return [path for path in sorted(set(paths)) if (REPO / path).is_file()]
+
+
+def changed_since(base):
+    """The files that differ from the common ancestor with `base`, committed or not."""
+    ancestor = git("merge-base", base, "HEAD").strip()
+    return sorted({*git("diff", "--name-only", ancestor).splitlines(),
+                   *git("ls-files", "-o", "--exclude-standard").splitlines()})
+
+
+def broken_since(base):
+    """The groups that the changes since `base` can break, in the table's order."""
+    broken = set().union(*(broken_by(path) for path in changed_since(base)))
+    return [group for group in table.GROUPS if group in broken]
+
+
+def is_source(path, group):
+    """Can the group's result depend on this file?"""
+    if group == "lint":
+        return True
+    if any(fnmatchcase(path, pattern) for pattern in WORDS):
+        return False
+    room = path.split("/")
+    if room[0] != "tests" or len(room) < 3:
+        return True
+    return room[1] not in set(table.GROUPS) | {"soak", "bench", "demo"} or \
+        room[1] in BUILT_FROM.get(group, set()) | {group}
+
+
+class Trees:
+    """Hashes of what groups are built from, as the files are now."""
+
+    def __init__(self):
+        self._files = {path: self._digest(path) for path in all_files()}
+
+    @staticmethod
+    def _digest(path):
+        return hashlib.sha256((REPO / path).read_bytes()).hexdigest()
+
+    def of(self, group):
+        """The hash of all that a group's result can depend on."""
+        text = "".join(f"{path} {digest}\n" for path, digest in self._files.items() if is_source(path, group))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a group is built from, what a change can break, and the faults that the gate has to find."""
+
+import subprocess
+import unittest
+
+from roxcheck import sources, table
+from roxvm.paths import REPO
+
+
+class Sources(unittest.TestCase):
+    def test_a_change_breaks_what_uses_it(self):
+        self.assertIn("wire", sources.broken_by("kernel/wire/icrc.c"))
+        self.assertNotIn("life", sources.broken_by("kernel/wire/icrc.c"))
+        self.assertEqual({"net", "lint"}, sources.broken_by("tests/net/part-mtu.sh"))
+        self.assertEqual({"life", "net", "lint"}, sources.broken_by("tests/life/lib.sh"))
+        self.assertEqual({"lint"}, sources.broken_by("Documentation/design.md"))
+        self.assertLess({"verbs", "life", "wire"}, sources.broken_by("include/uapi/rdma/rox-abi.h"))
+
+    def test_every_group_is_broken_by_its_own_tests(self):
+        for group in table.GROUPS:
+            self.assertIn(group, sources.broken_by(f"tests/{group}/run"))
+            self.assertTrue(sources.is_source(f"tests/{group}/run", group))
+
+    def test_each_room_of_the_kernel_has_a_line(self):
+        for room in (path for path in (REPO / "kernel").iterdir() if path.is_dir()):
+            broken = sources.broken_by(f"kernel/{room.name}/x.c")
+            self.assertIn("kunit", broken, room.name)
+
+    def test_results_do_not_depend_on_words_and_other_groups(self):
+        self.assertFalse(sources.is_source("README.md", "verbs"))
+        self.assertFalse(sources.is_source("tests/net/run", "verbs"))
+        self.assertTrue(sources.is_source("tests/verbs/lib/qp.cc", "wire"))
+        self.assertTrue(sources.is_source("tests/lib.sh", "verbs"))
+        self.assertTrue(sources.is_source("kernel/main.c", "verbs"))
+        self.assertTrue(sources.is_source("README.md", "lint"))
+
+    def test_a_tree_is_its_files(self):
+        one, two = sources.Trees(), sources.Trees()
+        self.assertEqual(one.of("verbs"), two.of("verbs"))
+        self.assertNotEqual(one.of("verbs"), one.of("wire"))
+
+
+class Faults(unittest.TestCase):
+    def test_each_can_be_put_in(self):
+        patches = sorted((REPO / "scripts" / "faults").glob("*.patch"))
+        self.assertEqual(["completion", "icrc", "lock"], [patch.stem for patch in patches])
+        for patch in patches:
+            subprocess.run(["git", "apply", "--check", str(patch)], cwd=REPO, check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
