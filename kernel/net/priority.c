@@ -7,12 +7,15 @@
  * shall come out. The RDMA CM computes it so from rdma_set_option(RDMA_OPTION_ID_TOS) or the
  * default tos: the class or the PCP that the netdev makes of the tos. With a service level of its
  * own a program chooses the PCP, as with an adapter. So the priority is the one that leads there.
+ * A PCP has three bits: as with adapters, service levels 8 to 15 are 0 to 7 on the wire.
  */
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
 #include <linux/pkt_sched.h>
 #include <net/route.h>
 #include "internal.h"
+
+#define ROX_PCP_MASK	(VLAN_PRIO_MASK >> VLAN_PRIO_SHIFT)
 
 /* Takes the first VLAN netdev below, which is the one that the RDMA CM asks. */
 static int rox_take_vlan(struct net_device *ndev, struct netdev_nested_priv *priv)
@@ -61,6 +64,7 @@ u32 rox_priority(struct net_device *ndev, u8 sl, u8 tos)
 	u32 priority = rt_tos2priority(tos);
 	struct net_device *vlan;
 
+	sl &= ROX_PCP_MASK;
 	if (likely(!sl))
 		return priority;
 	vlan = rox_vlan_of(ndev);

@@ -9,6 +9,7 @@ part_priority() {
 	case_run "PCP: without any, that of priority 0" pcp_is 1
 	case_run "PCP: of a traffic class" pcp_is 3 --tclass=$BULK
 	case_run "PCP: a service level" pcp_is 5 --sl=5
+	case_run "PCP: a service level above 7, of which it has the lower bits" pcp_is 5 --sl=13
 	case_run "PCP: RDMA CM's tos" pcp_is 3 -R --tos=$BULK
 	case_run "PCP: the default tos of RDMA CM" pcp_of_default_tos
 	case_run "PCP: UD, a service level" pcp_of_datagrams
@@ -17,6 +18,7 @@ part_priority() {
 	case_run "mqprio: without any, the first class" class_is 0
 	case_run "mqprio: of a traffic class" class_is 1 --tclass=$BULK
 	case_run "mqprio: a service level" class_is 1 --sl=5
+	case_run "mqprio: a service level above 7" class_is 1 --sl=13
 	case_run "mqprio: RDMA CM's tos" class_is 1 -R --tos=$BULK
 	stage_end
 }
