@@ -18,6 +18,29 @@ static bool rox_iter_again(const struct rox_iter *it, const struct rox_sge *sge)
 }
 
 /*
+ * The SGE goes beyond its MR. That does no harm as long as nothing is written there (perftest makes
+ * such receives), so the list ends with the MR. Return: the MR, or -ERANGE if nothing is left.
+ */
+static noinline struct rox_mr *rox_iter_trim(const struct rox_iter *it, struct rox_sge *sge)
+{
+	struct rox_mr *mr = rox_mr_get(&it->who, sge->lkey, sge->addr, 1, it->access);
+	struct rox_sge *next;
+	u64 reach;
+
+	if (IS_ERR(mr))
+		return mr;
+	reach = mr->length - (sge->addr - mr->iova);
+	if (reach <= it->off) {
+		rox_mr_put(mr);
+		return ERR_PTR(-ERANGE);
+	}
+	sge->length = min_t(u64, sge->length, reach);
+	for (next = sge + 1; next < it->trim + it->num_sge; next++)
+		next->length = 0;
+	return mr;
+}
+
+/*
  * Checks the whole SGE, so that the result does not depend on where in it an access begins.
  * Return: its MR; the reference is that of @it->keep, or the iterator's.
  */
@@ -30,6 +53,8 @@ static inline struct rox_mr *rox_iter_lookup(const struct rox_iter *it, const st
 	if (it->keep)
 		rox_mr_keep_drop(it->keep);
 	mr = rox_mr_get(&it->who, sge->lkey, sge->addr, sge->length, it->access);
+	if (unlikely(mr == ERR_PTR(-ERANGE)) && it->trim)
+		mr = rox_iter_trim(it, it->trim + (sge - it->sge));
 	if (it->keep && !IS_ERR(mr))
 		it->keep->mr = mr;
 	return mr;

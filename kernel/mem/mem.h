@@ -282,6 +282,7 @@ static inline void *rox_mr_map(const struct rox_mr *mr, u64 addr, size_t *len)
  * @left: bytes at @at that are known to be contiguous, within the current element; 0 without @mr
  * @next: in the blocks of @mr, the one after these bytes; NULL if not known, or if the element ends
  * @keep: keeps the MR of the last element, or NULL
+ * @trim: the list again, if it may be shortened to what its MRs have; else NULL
  *
  * The iterator holds a reference on the current MR. rox_iter_end() drops it. A copy has no
  * reference of its own: copy an iterator after rox_iter_end(), or by rox_iter_copy().
@@ -303,6 +304,7 @@ struct rox_iter {
 	u32 left;
 	const unsigned long *next;
 	struct rox_mr_keep *keep;
+	struct rox_sge *trim;
 };
 
 /*
@@ -323,6 +325,7 @@ static inline void rox_iter_init(struct rox_iter *it, const struct rox_mem_user 
 	it->left = 0;
 	it->next = NULL;
 	it->keep = NULL;
+	it->trim = NULL;
 }
 
 /*

@@ -36,6 +36,12 @@ static int rox_ndev_of_gid(const struct rox_net *net, const struct ib_gid_attr *
 	return ifindex;
 }
 
+/* In an AH from a completion the service level is the type of the received packet, not one. */
+static bool rox_is_packet_type(u8 sl)
+{
+	return sl == (ROX_PACKET_UDP | ROX_PACKET_IPV4) || sl == (ROX_PACKET_UDP | ROX_PACKET_IPV6);
+}
+
 /**
  * rox_path_init() - fills a path from an address vector
  * @path: zeroed, or destroyed before
@@ -67,8 +73,7 @@ int rox_path_init(struct rox_path *path, struct rox_net *net,
 	path->net = net;
 	path->tos = grh->traffic_class & ~INET_ECN_MASK;
 	path->ttl = grh->hop_limit ?: ROX_DEFAULT_TTL;
-	/* In an AH from a completion the SL is the type of the received packet: ignore it. */
-	path->sl = rdma_ah_get_sl(attr) & ROX_PACKET_UDP ? 0 : rdma_ah_get_sl(attr);
+	path->sl = !dqpn && rox_is_packet_type(rdma_ah_get_sl(attr)) ? 0 : rdma_ah_get_sl(attr);
 	path->flow = grh->flow_label & IB_GRH_FLOWLABEL_MASK;
 	path->sport = rdma_get_udp_sport(path->flow, sqpn, dqpn);
 	path->oif = rox_ndev_of_gid(net, sgid);

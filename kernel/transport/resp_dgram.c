@@ -126,6 +126,7 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	rox_pkt_grh(pkt, grh);
 	rox_iter_init(&it, &who, recv->recv->sge, recv->recv->num_sge, IB_ACCESS_LOCAL_WRITE);
+	it.trim = recv->recv->sge;
 	err = rox_iter_write(&it, grh, sizeof(grh));
 	if (!err && pkt->payload_len)
 		err = rox_pkt_copy(pkt, 0, &it, pkt->payload_len);

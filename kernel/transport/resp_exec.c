@@ -159,6 +159,7 @@ static noinline void rox_recv_iter_begin(struct rox_qp *qp, const struct rox_pkt
 		who = rox_own_memory(qp, recv->pd);
 		rox_iter_init(it, &who, recv->recv->sge, recv->recv->num_sge,
 			      IB_ACCESS_LOCAL_WRITE);
+		it->trim = recv->recv->sge;
 	}
 	/* Loopback: this happens in the sender's run, which may write to the same MR again. */
 	if (!pkt->skb)

@@ -10,8 +10,8 @@ from roxvm.paths import REPO
 DOCUMENTS = REPO / "Documentation"
 DESIGN = DOCUMENTS / "design.md"
 PAGES = [*REPO.glob("*.md"), *DOCUMENTS.glob("*.md")]
-# Tables of these are written by scripts.
-GENERATED = {"README.md", "results.md", "benchmarks.md", "review.md", "kernels.md"}
+# Pages with tables, most of which are written by scripts.
+GENERATED = {"README.md", "results.md", "benchmarks.md", "review.md", "kernels.md", "reports.md"}
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 CODE = re.compile(r"`([^`]+)`")
 WORDS = 2500

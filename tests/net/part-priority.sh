@@ -12,7 +12,8 @@ part_priority() {
 	case_run "PCP: a service level above 7, of which it has the lower bits" pcp_is 5 --sl=13
 	case_run "PCP: RDMA CM's tos" pcp_is 3 -R --tos=$BULK
 	case_run "PCP: the default tos of RDMA CM" pcp_of_default_tos
-	case_run "PCP: UD, a service level" pcp_of_datagrams
+	case_run "PCP: UD, a service level" pcp_of_datagrams 5
+	case_run "PCP: UD, a service level above 7" pcp_of_datagrams 13
 	stage_end
 	stage_begin priorities class_stage stage_clear
 	case_run "mqprio: without any, the first class" class_is 0
@@ -89,11 +90,11 @@ pcp_of_default_tos() {
 		rmdir "${port%/ports/1}"
 }
 
-# Datagrams have no ACKs: only the receiver gets some.
+# pcp_of_datagrams SL: they come with PCP 5. Datagrams have no ACKs: only the receiver gets some.
 pcp_of_datagrams() {
 	local seen
 	pcp_seen 1 >/dev/null
-	priority_run ib_send_bw -c UD -s 1024 --sl=5 $V1 || return
+	priority_run ib_send_bw -c UD -s 1024 --sl=$1 $V1 || return
 	seen=$(pcp_seen 1)
 	echo "PCPs: $seen"
 	[[ $seen == "5 " ]]
