@@ -8,7 +8,8 @@ load_start() {
 	ib_write_bw -F -d rox0 -x "$(gid_index_v4 rox0)" --run_infinitely -q 2 -s 4096 >"$ROX_TMP/load.out" 2>&1 &
 	load_server=$!
 	soon 20 tcp_listens "$load_server" || return
-	in2 ib_write_bw -F -d rox1 -x "$(gid_index_v4 rox1)" --run_infinitely -q 2 -s 4096 "$IP1" >"$ROX_TMP/load2.out" 2>&1 &
+	# Not in2: the process that is ended must be the program, not a shell before it.
+	ip netns exec "$NS2" ib_write_bw -F -d rox1 -x "$(gid_index_v4 rox1)" --run_infinitely -q 2 -s 4096 "$IP1" >"$ROX_TMP/load2.out" 2>&1 &
 	load_client=$!
 	soon 20 load_sends
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace {
 
@@ -37,11 +38,13 @@ void declare(CLI::App &app, Arguments &arguments)
     app.add_option("--only", arguments.only, "run only these checks, separated by commas")
         ->delimiter(',')
         ->allow_extra_args(false) // the next word is the device
+        ->option_text("CHECK,...")
         ->check(CLI::IsMember(check_names()));
     app.add_flag("--no-self-test", arguments.no_self_test, "send nothing");
     app.add_flag("-q,--quiet", arguments.brief, "print warnings and problems only");
     app.add_flag("-j,--json", arguments.json, "print JSON");
-    app.footer("Below each finding are the commands that mend it.\n"
+    app.footer(fmt::format("Checks: {}\n", fmt::join(check_names(), " ")) +
+               "Below each finding are the commands that mend it.\n"
                "Exit status: 0 if no problem was found, 1 if there is one, 2 for wrong usage.");
 }
 
