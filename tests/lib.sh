@@ -33,7 +33,7 @@
 #       after the client. At the time limit the state of the QPs and of the kernel is printed.
 #   diagnose                              prints that state
 #   nap SECONDS                           waits
-#   soon SECONDS CONDITION...             true if the command becomes true in time
+#   soon SECONDS CONDITION...             true if the command becomes true in time (with ROX_PATIENCE)
 #   line_matches PATTERN FILE             true if a line matches; sets matched to the first one
 #
 # In an emulated guest a process takes a tenth of a second to start, as long as many cases take. So
@@ -243,7 +243,7 @@ nap() {
 }
 
 soon() {
-	local until=$((SECONDS + $1 + 1))
+	local until=$((SECONDS + $1 * ROX_PATIENCE / 3 + 1))
 	shift
 	until "$@"; do
 		((SECONDS < until)) || return 1
@@ -292,7 +292,7 @@ tcp_listens() {
 
 # Waits until the server's namespace has a TCP listener, or any namespace an RDMA CM one.
 wait_for_server() {
-	local pid=$1 until=$((SECONDS + 20)) ids before='' same=0
+	local pid=$1 until=$((SECONDS + 7 * ROX_PATIENCE)) ids before='' same=0
 	while ((SECONDS < until)); do
 		! tcp_listens "$pid" || return 0
 		# The RDMA CM listens on one device after the other, and an ID shows LISTEN shortly before

@@ -338,6 +338,23 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited)
 	return err;
 }
 
+bool rox_cq_arm(struct rox_cq *cq, u32 arm, bool reports)
+{
+	bool missed, event = false;
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	/* Atomic, as a process may arm its own CQ at the same time. */
+	atomic_or(arm, (atomic_t *)&cq->ring.ctrl->flags);
+	missed = cq->ring.index != READ_ONCE(cq->ring.ctrl->consumer);
+	if (missed && !reports && !cq->user)
+		event = rox_cq_fire_late(cq);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (event)
+		rox_cq_notify(cq);
+	return missed;
+}
+
 /* ---- creation and destruction ---- */
 
 void rox_cq_init(struct rox_cq *cq, unsigned int vector)

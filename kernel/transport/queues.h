@@ -121,6 +121,17 @@ static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
  */
 int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
 
+/**
+ * rox_cq_arm() - asks for the next event
+ * @cq: the CQ
+ * @arm: ROX_RING_ARM_NEXT or ROX_RING_ARM_SOLICITED
+ * @reports: the caller looks at the result. Else a kernel user gets the event at once, as from an
+ *	adapter, for completions that it has not polled yet
+ *
+ * Any context. Return: true if there are such completions.
+ */
+bool rox_cq_arm(struct rox_cq *cq, u32 arm, bool reports);
+
 #define ROX_ARM_BITS (ROX_RING_ARM_SOLICITED | ROX_RING_ARM_NEXT)
 
 /* Initialises the lock, timer and tasklet of a new CQ. @vector chooses the CPU for its handler. */

@@ -355,6 +355,46 @@ static void count_call(struct ib_cq *cq, void *context)
 	spin_unlock_bh(&handled.lock);
 }
 
+static unsigned int wait_for_calls(unsigned int n)
+{
+	int tries;
+
+	for (tries = 0; tries < 500 && READ_ONCE(handled.calls) < n; tries++)
+		msleep(20);
+	return READ_ONCE(handled.calls);
+}
+
+/* Completions from before the CQ was armed raise the event, unless the user is told of them. */
+static void a_cq_that_is_armed_late_has_its_event(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_cqe plain = { .opcode = IB_WC_SEND, .qp_num = qp->ibqp.qp_num };
+	ib_comp_handler before = f->cq->comp_handler;
+	struct rox_cq *cq = to_rox_cq(f->cq);
+
+	spin_lock_init(&handled.lock);
+	handled.calls = 0;
+	f->cq->comp_handler = count_call;
+	KUNIT_ASSERT_EQ(test, rox_cq_add(cq, &plain, false), 0);
+	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_SOLICITED), 0);
+	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_SOLICITED |
+					       IB_CQ_REPORT_MISSED_EVENTS), 1);
+	msleep(40);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(handled.calls), 0);
+	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_NEXT_COMP), 0);
+	KUNIT_EXPECT_EQ(test, wait_for_calls(1), 1);
+	KUNIT_ASSERT_EQ(test, rox_cq_add(cq, &plain, true), 0);
+	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_SOLICITED), 0);
+	KUNIT_EXPECT_EQ(test, wait_for_calls(2), 2);
+	next_wc(test);
+	next_wc(test);
+	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_NEXT_COMP |
+					       IB_CQ_REPORT_MISSED_EVENTS), 0);
+	ib_destroy_qp(&qp->ibqp);
+	f->cq->comp_handler = before;
+}
+
 /* A loopback SEND completes within the post, whose caller has a lock. */
 static void a_handler_is_not_called_within_a_post(struct kunit *test)
 {
@@ -364,7 +404,6 @@ static void a_handler_is_not_called_within_a_post(struct kunit *test)
 	struct ib_send_wr send = { .opcode = IB_WR_SEND };
 	struct ib_recv_wr recv = {};
 	ib_comp_handler before = f->cq->comp_handler;
-	int tries;
 
 	spin_lock_init(&handled.lock);
 	handled.calls = 0;
@@ -376,9 +415,7 @@ static void a_handler_is_not_called_within_a_post(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ib_post_send(&a->ibqp, &send, NULL), 0);
 	KUNIT_EXPECT_EQ(test, handled.calls, 0);
 	spin_unlock_bh(&handled.lock);
-	for (tries = 0; tries < 500 && !READ_ONCE(handled.calls); tries++)
-		msleep(20);
-	KUNIT_EXPECT_EQ(test, READ_ONCE(handled.calls), 1);
+	KUNIT_EXPECT_EQ(test, wait_for_calls(1), 1);
 	next_wc(test);
 	next_wc(test);
 	ib_destroy_qp(&a->ibqp);
@@ -598,6 +635,7 @@ static struct kunit_case rox_side_cases[] = {
 	KUNIT_CASE(a_softirq_moves_so_many_bytes),
 	KUNIT_CASE(sides_run_once_for_all_frames),
 	KUNIT_CASE(payload_may_be_of_the_region_that_it_invalidates),
+	KUNIT_CASE(a_cq_that_is_armed_late_has_its_event),
 	KUNIT_CASE(a_handler_is_not_called_within_a_post),
 	KUNIT_CASE(an_ack_replaces_an_ack_and_no_nak),
 	KUNIT_CASE(frames_that_wait_have_their_limit_in_bytes),

@@ -287,17 +287,9 @@ int rox_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 
 int rox_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags notify)
 {
-	struct rox_cq *cq = to_rox_cq(ibcq);
-	unsigned long flags;
-	bool missed;
-	u32 arm;
+	bool reports = notify & IB_CQ_REPORT_MISSED_EVENTS;
+	u32 arm = (notify & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED ? ROX_RING_ARM_SOLICITED :
+								       ROX_RING_ARM_NEXT;
 
-	arm = (notify & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED ? ROX_RING_ARM_SOLICITED :
-								   ROX_RING_ARM_NEXT;
-	spin_lock_irqsave(&cq->lock, flags);
-	/* Atomic, as a process may arm its own CQ at the same time. */
-	atomic_or(arm, (atomic_t *)&cq->ring.ctrl->flags);
-	missed = cq->ring.index != READ_ONCE(cq->ring.ctrl->consumer);
-	spin_unlock_irqrestore(&cq->lock, flags);
-	return missed && notify & IB_CQ_REPORT_MISSED_EVENTS;
+	return rox_cq_arm(to_rox_cq(ibcq), arm, reports) && reports;
 }

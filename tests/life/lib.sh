@@ -250,7 +250,7 @@ traffic_kill() {
 # The status may be one of several: "3|4".
 traffic_ends() {
 	local pid=$1 wanted=$2 status=0
-	if ! soon $((20 * ROX_PATIENCE)) process_gone "$pid"; then
+	if ! soon 60 process_gone "$pid"; then
 		echo "the process $pid does not end: $(ps -o "stat,${PS_WCHAN}time" -p "$pid" | tail -n 1)"
 		traffic_print
 		kill -9 "$pid"

@@ -75,7 +75,7 @@ kill_and_unload() {
 	traffic_start -e -q 8 || return
 	random_sleep 80
 	kill -9 "$server" "$client"
-	soon $((3 * ROX_PATIENCE)) module_gone || { diagnose; fail "the module has $(module_users) references"; } || status=1
+	soon 9 module_gone || { diagnose; fail "the module has $(module_users) references"; } || status=1
 	wait "$server" "$client" 2>/dev/null
 	stage_clear && stage_set && log_check && return $status
 }
@@ -86,7 +86,7 @@ kill_and_leave() {
 	log_mark
 	traffic_start -e -q 8 && ip netns delete "$NS1" || return
 	kill -9 "$server"
-	soon $((3 * ROX_PATIENCE)) netdev_gone "$OTHER_NS" "$DEV2" && soon 5 rdma_gone "$ROX1" ||
+	soon 9 netdev_gone "$OTHER_NS" "$DEV2" && soon 5 rdma_gone "$ROX1" ||
 		{ diagnose; fail "the namespace is still there"; } || status=1
 	kill -9 "$client" 2>/dev/null
 	wait "$server" "$client" 2>/dev/null

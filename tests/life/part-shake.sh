@@ -71,7 +71,7 @@ mix_beyond() {
 mix_goes_on() {
 	local count
 	mix_count
-	soon $((60 * ROX_PATIENCE)) mix_beyond $((count + 50))
+	soon 180 mix_beyond $((count + 50))
 	! process_gone "$mix" || mix_fail "has ended" || return
 	mix_beyond $((count + 50)) || mix_fail "stands still"
 }
@@ -85,7 +85,7 @@ mix_fail() {
 
 mix_ends() {
 	local status=0
-	soon $((120 * ROX_PATIENCE)) process_gone "$mix" || mix_fail "does not end" || return
+	soon 360 process_gone "$mix" || mix_fail "does not end" || return
 	wait "$mix" || status=$?
 	((status == 0)) || mix_fail "ended with status $status"
 }

@@ -22,7 +22,7 @@ HASTY='-t 15 -r 3'
 
 # Seconds in which a connection must make progress or fail. A $PATIENT one fails after 34 seconds, and
 # needs 4 to recover from a loss that only the ACK timer detects.
-LIMIT=$((30 * ROX_PATIENCE))
+LIMIT=90
 
 # Sleeps and pauses, so that an emulated guest has time for other processes.
 FLOW='-e -w 40'
