@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "rdmatool.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -141,6 +143,12 @@ Record rdma_record(const std::string &arguments)
 Record port_counters(const std::string &device)
 {
     return rdma_record("statistic show link " + device + "/1");
+}
+
+bool rdma_shows_drivers()
+{
+    utsname name{};
+    return uname(&name) != 0 || std::string(name.release).find("-rox-uml-") == std::string::npos;
 }
 
 std::uint64_t port_counter(const std::string &device, const std::string &name)

@@ -43,6 +43,9 @@ Record rdma_record(const std::string &arguments);
 Record port_counters(const std::string &device);
 /// One of them.
 std::uint64_t port_counter(const std::string &device, const std::string &name);
+/// False on User Mode Linux: its kernel pads attributes, and the program prints nothing of what
+/// drivers add.
+bool rdma_shows_drivers();
 /// The records whose @p field is @p value.
 Records with(const Records &records, const std::string &field, std::uint64_t value);
 
