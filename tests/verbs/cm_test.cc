@@ -25,33 +25,12 @@ protected:
     /// A client id on a that knows its route to b.
     CmId resolved(rdma_port_space space)
     {
-        CmId client = client_channel.make_id(space);
-        rdma_cm_id *id = client.get();
-        sockaddr_storage there = address(server_address, port);
-        check(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&there), 3000),
-              "rdma_resolve_addr");
-        client_channel.wait(RDMA_CM_EVENT_ADDR_RESOLVED);
-        check(rdma_resolve_route(id, 3000), "rdma_resolve_route");
-        client_channel.wait(RDMA_CM_EVENT_ROUTE_RESOLVED);
-        return client;
+        return cm_resolved(client_channel, space, address(server_address, port));
     }
     static bool starts_with(const std::string &text, const std::string &beginning)
     {
         return text.compare(0, beginning.size(), beginning) == 0;
     }
-    /// Both ends send to the other.
-    static void expect_data(const CmQp &one, const CmQp &two)
-    {
-        for (auto [from, to] : {std::pair{&one, &two}, {&two, &one}}) {
-            fill(from->buffer.bytes(0, 3000), 5);
-            to->post_recv(1, 8192, 4096);
-            from->post(SendWr::send({from->buffer.sge(0, 3000)}).id(2));
-            EXPECT_TRUE(is(from->cq.one(), 2, IBV_WC_SEND));
-            EXPECT_TRUE(is(to->cq.one(), 1, IBV_WC_RECV));
-            EXPECT_TRUE(filled(to->buffer.bytes(8192, 3000), 5));
-        }
-    }
-
     void connect_and_part(const std::string &server, std::uint16_t at)
     {
         server_address = server;

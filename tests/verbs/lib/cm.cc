@@ -104,4 +104,16 @@ CmId cm_listen(const CmChannel &channel, const std::string &where, rdma_port_spa
     return listener;
 }
 
+CmId cm_resolved(const CmChannel &channel, rdma_port_space space, sockaddr_storage to)
+{
+    constexpr int patience_ms = 3000;
+    CmId id = channel.make_id(space);
+    check(rdma_resolve_addr(id.get(), nullptr, reinterpret_cast<sockaddr *>(&to), patience_ms),
+          "rdma_resolve_addr");
+    channel.wait(RDMA_CM_EVENT_ADDR_RESOLVED);
+    check(rdma_resolve_route(id.get(), patience_ms), "rdma_resolve_route");
+    channel.wait(RDMA_CM_EVENT_ROUTE_RESOLVED);
+    return id;
+}
+
 } // namespace vt

@@ -55,4 +55,7 @@ private:
 CmId cm_listen(const CmChannel &channel, const std::string &where, rdma_port_space space,
                const sockaddr_storage &at, int backlog);
 
+/// A client's ID that has resolved address and route of @p to.
+CmId cm_resolved(const CmChannel &channel, rdma_port_space space, sockaddr_storage to);
+
 } // namespace vt

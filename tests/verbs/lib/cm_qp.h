@@ -45,4 +45,17 @@ struct CmQp {
     Buffer buffer;
 };
 
+/// Both ends send to the other.
+inline void expect_data(const CmQp &one, const CmQp &two)
+{
+    for (auto [from, to] : {std::pair{&one, &two}, {&two, &one}}) {
+        fill(from->buffer.bytes(0, 3000), 5);
+        to->post_recv(1, 8192, 4096);
+        from->post(SendWr::send({from->buffer.sge(0, 3000)}).id(2));
+        EXPECT_TRUE(is(from->cq.one(), 2, IBV_WC_SEND));
+        EXPECT_TRUE(is(to->cq.one(), 1, IBV_WC_RECV));
+        EXPECT_TRUE(filled(to->buffer.bytes(8192, 3000), 5));
+    }
+}
+
 } // namespace vt

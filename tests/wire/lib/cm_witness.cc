@@ -8,7 +8,6 @@ namespace wire {
 namespace {
 
 constexpr std::uint16_t kPort = 20301;
-constexpr int kResolveMs = 3000;
 
 } // namespace
 
@@ -17,29 +16,9 @@ CmWitness::CmWitness()
       listener_(vt::cm_listen(server_, "", RDMA_PS_TCP, address_, 16))
 {}
 
-vt::CmId CmWitness::resolved()
-{
-    vt::CmId id = client_.make_id(RDMA_PS_TCP);
-    vt::check(
-        rdma_resolve_addr(id.get(), nullptr, reinterpret_cast<sockaddr *>(&address_), kResolveMs),
-        "rdma_resolve_addr");
-    client_.wait(RDMA_CM_EVENT_ADDR_RESOLVED);
-    vt::check(rdma_resolve_route(id.get(), kResolveMs), "rdma_resolve_route");
-    client_.wait(RDMA_CM_EVENT_ROUTE_RESOLVED);
-    return id;
-}
-
-void CmWitness::exchange(const vt::CmQp &from, const vt::CmQp &to)
-{
-    to.post_recv(1, 8192, 4096);
-    from.post(vt::SendWr::send({from.buffer.sge(0, 3000)}).id(2));
-    EXPECT_TRUE(vt::is(from.cq.one(), 2, IBV_WC_SEND));
-    EXPECT_TRUE(vt::is(to.cq.one(), 1, IBV_WC_RECV));
-}
-
 void CmWitness::connects()
 {
-    vt::CmId client = resolved();
+    vt::CmId client = vt::cm_resolved(client_, RDMA_PS_TCP, address_);
     vt::CmQp client_qp(client.get(), IBV_QPT_RC);
     rdma_conn_param param = vt::cm_parameters("");
     vt::check(rdma_connect(client.get(), &param), "rdma_connect");
@@ -48,8 +27,7 @@ void CmWitness::connects()
     vt::check(rdma_accept(server.get(), &param), "rdma_accept");
     client_.wait(RDMA_CM_EVENT_ESTABLISHED);
     server_.wait(RDMA_CM_EVENT_ESTABLISHED);
-    exchange(client_qp, server_qp);
-    exchange(server_qp, client_qp);
+    vt::expect_data(client_qp, server_qp);
     vt::check(rdma_disconnect(client.get()), "rdma_disconnect");
     server_.wait(RDMA_CM_EVENT_DISCONNECTED);
     vt::check(rdma_disconnect(server.get()), "the answering rdma_disconnect");

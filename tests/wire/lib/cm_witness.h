@@ -17,9 +17,6 @@ public:
     void connects();
 
 private:
-    vt::CmId resolved();
-    static void exchange(const vt::CmQp &from, const vt::CmQp &to);
-
     vt::CmChannel server_, client_;
     sockaddr_storage address_;
     vt::CmId listener_;
