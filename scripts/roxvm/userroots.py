@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Roots of Debian releases that guests boot: user spaces with an rdma-core of their own.
 
-mmdebstrap makes a root once, from the mirrors that this machine's apt uses, with the packages that
-`scripts/deps --names root` prints. It is made anew when that list changes. The provider and the test programs
+A root is made once (debroot.py), with the packages that `scripts/deps --names root` prints. It is made anew when that list changes. The provider and the test programs
 are built inside the root, against its libibverbs, into build/<release>/.
 
 A root of another processor ("trixie-arm64") is only unpacked: no program of it runs on this machine, so no
@@ -10,28 +9,22 @@ maintainer script does. Its provider and tests come from the cross compiler of t
 (scripts/roxmatrix/roots.py), with this root as the compiler's system.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
-import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from . import foreign
+from . import debroot, foreign
 from .kernels import run
-from .paths import BUILD, CACHE, KERNELS, REPO, HarnessError
+from .paths import BUILD, KERNELS, REPO, HarnessError
 
 RELEASES = ("bookworm", "trixie", "forky", "trixie-arm64")
 # mmdebstrap brings these by itself only where it also configures them.
 ESSENTIAL = ("base-files", "base-passwd", "bash", "bsdutils", "coreutils", "dash", "debianutils", "diffutils",
              "findutils", "grep", "gzip", "hostname", "libc-bin", "login", "mawk", "ncurses-base", "ncurses-bin",
              "perl-base", "sed", "sysvinit-utils", "tar", "util-linux", "mount")
-ROOTS = CACHE / "roots"
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Changes of how a root is made; part of its stamp.
 FORMAT = 1
 
@@ -50,7 +43,7 @@ class UserRoot:
             raise HarnessError(f"no root is named {release}: {', '.join(RELEASES)}")
         self.release, _, self.arch = release.partition("-")
         self.name = release
-        self.path = ROOTS / f"user-{release}"
+        self.path = debroot.ROOTS / f"user-{release}"
         self.build = BUILD / release
 
     def stamp(self, names):
@@ -61,68 +54,36 @@ class UserRoot:
         marker = self.path / ".complete"
         return marker.exists() and marker.read_text(encoding="ascii").strip() == self.stamp(names)
 
-    @contextlib.contextmanager
-    def locked(self, name, shared=False):
-        ROOTS.mkdir(parents=True, exist_ok=True)
-        with open(ROOTS / f".lock-{name}", "w", encoding="ascii") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            yield
-
     def ensure(self):
         """Makes the root if there is none with these packages. One that is not complete is never used."""
         names = packages()
-        with self.locked(f"user-{self.name}"):
+        with debroot.locked(f"user-{self.name}"):
             if not self.complete(names):
                 self.make(names)
         return self
 
     def make(self, names):
-        from roxmatrix import roots  # pylint: disable=import-outside-toplevel,cyclic-import
-        lines = roots.sources(self.release, roots.mirrors())
-        if not lines:
-            raise HarnessError("apt knows no mirror of Debian")
-        print(f"scripts/vm: making a root of {self.name} in {self.path}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix=".make-", dir=ROOTS) as folder:
-            top = Path(folder) / "root"
-            archive = Path(folder) / "root.tar"
-            options = Path(folder) / "apt.conf"
-            options.write_text("\n".join(['Acquire::Languages "none";', *roots.acquire_options(), ""]))
-            keyring = [f"--keyring={KEYRING}"] if KEYRING.exists() else []
-            kind = ["--variant=apt"]
-            if self.arch:
-                kind = ["--variant=extract", f"--architectures={self.arch}"]
-                names = [*names, *ESSENTIAL]
-            run("mmdebstrap", "--quiet", *kind, f"--include={','.join(names)}",
-                f"--aptopt={options}", *keyring, self.release, archive, *lines,
-                stdout=sys.stderr)
-            top.mkdir()
-            owner = [] if os.geteuid() == 0 else ["--no-same-owner"]
-            run("tar", "-xf", archive, "-C", top, "--exclude=./dev/*", *owner)
+        stamp = self.stamp(names)
+        kind = ["--variant=apt"]
+        if self.arch:
+            kind = ["--variant=extract", f"--architectures={self.arch}"]
+            names = [*names, *ESSENTIAL]
+
+        def finish(top):
             if self.arch:
                 settle(top)
-            shutil.rmtree(self.path, ignore_errors=True)
-            top.rename(self.path)
-        (self.path / ".complete").write_text(f"{self.stamp(packages())}\n", encoding="ascii")
+            (top / ".complete").write_text(f"{stamp}\n", encoding="ascii")
+
+        debroot.make(self.path, self.release, names, *kind, owners=os.geteuid() == 0, finish=finish)
 
     def execute(self, *command, **options):
-        """Runs a command in the root, with the repository and its build folder in their usual places.
-
-        The mounts are in a namespace of their own, and are gone with the command.
-        """
-        places = dict.fromkeys((REPO, BUILD))
+        """Runs a command in the root, with the repository and its build folder in their usual places."""
+        places = {str(place): place for place in (REPO, BUILD)}
         for place in places:
-            (self.path / str(place).lstrip("/")).mkdir(parents=True, exist_ok=True)
-        top = str(self.path)
-        mounts = [["mount", "--rbind", f"/{name}", f"{top}/{name}"] for name in ("dev", "proc")]
-        mounts += [["mount", "--bind", str(place), top + str(place)] for place in places]
-        steps = [shlex.join(mount) for mount in mounts]
-        script = " && ".join([*steps, f'exec chroot {shlex.quote(top)} "$@"'])
-        user = [] if os.geteuid() == 0 else ["--map-root-user"]
+            (self.path / place.lstrip("/")).mkdir(parents=True, exist_ok=True)
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": "/root",
                        **{name: value for name, value in os.environ.items() if name in ("MAKEFLAGS",)}}
-        return subprocess.run(
-            ["unshare", *user, "--mount", "--propagation", "private", "sh", "-c", script, "sh", *map(str, command)],
-            env=environment, stdin=subprocess.DEVNULL, check=False, **options)
+        return debroot.execute(self.path, command, places, env=environment, **options)
 
     def make_target(self, folder, *arguments, **options):
         """Runs make in a folder of the repository, inside the root."""
@@ -193,6 +154,7 @@ USAGE = f"""usage: scripts/roots make RELEASE...              make a root if it 
        scripts/roots build RELEASE [GROUP...]    the provider and the test programs of groups into build/RELEASE/
        scripts/roots run RELEASE COMMAND...      a command in the root, in the repository's folder
        scripts/roots path RELEASE
+       scripts/roots bare RELEASE FOLDER [PACKAGE...]    a root for scripts/deb, with nothing else in it
 
 RELEASE is one of {', '.join(RELEASES)}."""
 
@@ -206,6 +168,10 @@ def main(arguments):
         if verb == "make":
             for name in names:
                 UserRoot(name).ensure()
+            return 0
+        if verb == "bare" and len(names) > 1:
+            debroot.make(Path(names[1]), names[0], names[2:], "--mode=root", "--variant=apt", backports=False,
+                         finish=lambda top: (top / ".complete").touch())
             return 0
         root = UserRoot(names[0])
         if verb == "path":

@@ -7,7 +7,8 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from unittest import mock
 
-from roxmatrix import build, cli, headers, page, roots, rows, small
+from roxmatrix import build, cli, headers, page, rows, small
+from roxvm import debroot
 from roxvm.paths import HarnessError
 
 ROWS = rows.table(small.KINDS)
@@ -65,15 +66,15 @@ class MatrixHeaders(unittest.TestCase):
 
 class MatrixRoots(unittest.TestCase):
     def test_suite_of_an_unknown_archive_is_left_out(self):
-        found = roots.sources("trixie", {"Debian": "http://mirror/debian/"})
+        found = debroot.sources("trixie", {"Debian": "http://mirror/debian/"})
         self.assertEqual(found, ["deb http://mirror/debian/ trixie main",
                                  "deb http://mirror/debian/ trixie-backports main"])
 
     def test_only_how_to_reach_the_mirror_is_taken_over(self):
         dump = 'Acquire::http::Proxy "http://p:1";\nAcquire::Check-Date "false";\nAcquire::Languages "none";\n' \
                'Acquire::AllowInsecureRepositories "true";\n'
-        with mock.patch.object(roots, "run", lambda *_, **__: SimpleNamespace(stdout=dump)):
-            self.assertEqual(roots.acquire_options(),
+        with mock.patch.object(debroot, "run", lambda *_, **__: SimpleNamespace(stdout=dump)):
+            self.assertEqual(debroot.acquire_options(),
                              ['Acquire::http::Proxy "http://p:1";', 'Acquire::Check-Date "false";'])
 
 

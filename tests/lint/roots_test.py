@@ -9,7 +9,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from roxvm import machine, userroots  # noqa: E402
+from roxvm import debroot, machine, userroots  # noqa: E402
 from roxvm.paths import BUILD, HarnessError  # noqa: E402
 
 
@@ -17,7 +17,7 @@ class Stamp(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        patch = mock.patch.object(userroots, "ROOTS", Path(folder.name))
+        patch = mock.patch.object(debroot, "ROOTS", Path(folder.name))
         patch.start()
         self.addCleanup(patch.stop)
         self.root = userroots.UserRoot("trixie")
