@@ -586,6 +586,25 @@ static bool rox_xmit_waits(struct rox_qp *qp, int err)
 	return true;
 }
 
+/* Return: the WQE that is next, from the ring if need be; NULL if there is none now. */
+static struct rox_swqe *rox_wqe_next(struct rox_qp *qp)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *wqe;
+
+	/* A loopback peer may have acknowledged the last burst already. */
+	if (rox_mail_take(qp) && !rox_can_send(qp))
+		return NULL;
+	if (send->cur == qp->sq.index && (rox_qp_state(qp) != IB_QPS_RTS || !rox_wqe_pull(qp)))
+		return NULL;
+	wqe = rox_swqe_at(qp, send->cur);
+	if (wqe->status && send->cur == send->tail) {
+		rox_retire_failed(qp);
+		return NULL;
+	}
+	return wqe;
+}
+
 /* Return: what is left of the budget of bursts. 0: there may be more to send. */
 static int rox_xmit_all(struct rox_qp *qp, int bursts)
 {
@@ -594,17 +613,9 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 	int err;
 
 	while (bursts) {
-		/* A loopback peer may have acknowledged the last burst already. */
-		if (rox_mail_take(qp) && !rox_can_send(qp))
+		wqe = rox_wqe_next(qp);
+		if (!wqe)
 			break;
-		if (send->cur == qp->sq.index &&
-		    (rox_qp_state(qp) != IB_QPS_RTS || !rox_wqe_pull(qp)))
-			break;
-		wqe = rox_swqe_at(qp, send->cur);
-		if (wqe->status && send->cur == send->tail) {
-			rox_retire_failed(qp);
-			break;
-		}
 		if (unlikely(rox_wqe_is_local(wqe)) && !wqe->status) {
 			if (!rox_local_run(qp, wqe))
 				break;
