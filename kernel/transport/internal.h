@@ -285,6 +285,9 @@ static inline u32 rox_read_chunk_pkts(const struct rox_qp *qp)
 	return max(1U, ROX_READ_CHUNK / qp->mtu);
 }
 
+/* refused.c */
+void rox_send_refused(struct rox_qp *qp);
+
 /* requester.c */
 /* Runs the send side. Return: true if the budget was used up. */
 bool rox_send_run(struct rox_qp *qp, unsigned long work);

@@ -23,7 +23,8 @@ NAMES = ("7.3", "7.3-cloud", "6.12-arm64")
 
 def processor(name):
     """The processor in a name or a version, if it is not this machine's; else ""."""
-    return next((arch for arch in PROCESSORS if name.endswith(f"-{arch}")), "")
+    match = re.search(rf"(?:^|-)({'|'.join(PROCESSORS)})(?:-\d+k)?(?:-[0-9a-f]{{10}})?$", name)
+    return match[1] if match else ""
 
 
 def release_of(name):
