@@ -103,6 +103,19 @@ std::string cell_text(const Cell &cell, Unit unit)
     }
 }
 
+std::string cut_to_width(const std::string &text, int columns)
+{
+    size_t end = 0;
+
+    for (; end < text.size(); end++) {
+        const bool begins = (static_cast<unsigned char>(text[end]) & 0xc0U) != 0x80U;
+
+        if (begins && columns-- <= 0)
+            break;
+    }
+    return text.substr(0, end);
+}
+
 std::string as_text(const Table &table, const History *history)
 {
     const std::vector<Column> &columns = columns_of(table.view);

@@ -35,10 +35,11 @@ public:
     ~Terminal() { endwin(); }
 };
 
+/* What is too wide is cut: curses would go on in the next line. */
 void put_line(int y, const std::string &text, attr_t attributes = A_NORMAL)
 {
     attron(static_cast<int>(attributes));
-    mvaddnstr(y, 0, text.c_str(), -1);
+    mvaddstr(y, 0, cut_to_width(text, COLS).c_str());
     attroff(static_cast<int>(attributes));
 }
 

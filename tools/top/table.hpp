@@ -88,6 +88,8 @@ private:
 std::string cell_text(const Cell &cell, Unit unit);
 /// A table with its titles.
 std::string as_text(const Table &table, const History *history = nullptr);
+/// What of a text in UTF-8 fits in so many columns of a terminal.
+std::string cut_to_width(const std::string &text, int columns);
 /// All tables as one line of JSON.
 std::string as_json(const Sample &now, const Sample *before, const Filter &filter);
 

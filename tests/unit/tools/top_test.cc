@@ -289,6 +289,15 @@ TEST(CellText, NumbersHaveThreeDigits)
     EXPECT_EQ(cell_text(Cell(std::string("a\x1b[2J")), Unit::text), "a?[2J");
 }
 
+/* A line that is too wide would go on in the next one. */
+TEST(TopTable, LinesAreCutToTheWidthOfTheTerminal)
+{
+    EXPECT_EQ(cut_to_width("rox0  active", 4), "rox0");
+    EXPECT_EQ(cut_to_width("rox0", 4), "rox0");
+    EXPECT_EQ(cut_to_width("12 \u2588\u2588\u2588", 4), "12 \u2588");
+    EXPECT_EQ(cut_to_width("rox0", 0), "");
+}
+
 /* A message that ends in the middle of an attribute, or an attribute that claims to be longer. */
 TEST(NetlinkAttributes, BadLengthsEndTheMessage)
 {
