@@ -193,6 +193,7 @@ static void rox_dev_free(struct rox_dev *dev)
 	rox_net_detach(&dev->net);
 	rox_mem_exit(&dev->mem);
 	rox_ah_table_destroy(dev);
+	rox_cm_exit(dev);
 	rox_xsrq_table_destroy(dev);
 	rox_mcast_exit(dev);
 	rox_stats_exit(&dev->stats);
@@ -381,6 +382,7 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 	INIT_WORK(&dev->rescan_work, rox_rescan_work);
 	spin_lock_init(&dev->port_lock);
 	rox_ah_table_init(dev);
+	rox_cm_init(dev);
 	rox_xsrq_table_init(dev);
 	rox_mcast_init(dev);
 	rox_cc_link_init(&dev->cc, &rox_cc_none, ROX_CC_RATE_MAX);

@@ -188,6 +188,8 @@ int rox_path_answer(struct rox_path *path, struct rox_net *net, const struct rox
 void rox_path_destroy(struct rox_path *path);
 /* Exchanges two paths of one device, valid or not. Nobody sends on either. Any context. */
 void rox_path_swap(struct rox_path *a, struct rox_path *b);
+/* Return: the MTU that the netdev of @addr, an address of the device, has room for. Any context. */
+enum ib_mtu rox_net_gid_mtu(struct rox_net *net, const struct in6_addr *addr);
 /* Returns the VLAN ID of @addr, an address of the device; 0 if it is on no VLAN. Any context. */
 u16 rox_net_gid_vlan(struct rox_net *net, const struct in6_addr *addr);
 

@@ -321,6 +321,33 @@ u16 rox_net_gid_vlan(struct rox_net *net, const struct in6_addr *addr)
 }
 
 /**
+ * rox_net_gid_mtu() - finds what packets the netdev of an address carries
+ * @net: device
+ * @addr: an address of it (IPv4 as a mapped address)
+ *
+ * A VLAN may have a smaller MTU than the netdev of the device.
+ * Any context. Return: the MTU, 4096 if the address is not known.
+ */
+enum ib_mtu rox_net_gid_mtu(struct rox_net *net, const struct in6_addr *addr)
+{
+	const struct ib_gid_attr *attr;
+	const struct net_device *ndev;
+	enum ib_mtu mtu = IB_MTU_4096;
+
+	attr = rdma_find_gid_by_port(net->ibdev, (const union ib_gid *)addr,
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return mtu;
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (!IS_ERR(ndev))
+		mtu = iboe_get_mtu(READ_ONCE(ndev->mtu)) ?: IB_MTU_256;
+	rcu_read_unlock();
+	rdma_put_gid_attr(attr);
+	return mtu;
+}
+
+/**
  * rox_path_is_local() - tests whether both addresses of a path belong to its device
  * @path: the path
  *

@@ -58,6 +58,7 @@ struct rox_qp_slot;
  * @stats: its counters
  * @cc: congestion control of its QPs
  * @cc_of_dscp: algorithm of new connections by DSCP; NULL: that of @cc
+ * @cm_asked: QPs by the communication ID of the REQ that the CM has sent for them (cm.c)
  * @early_bytes: memory of the early requests that its QPs store
  * @held_bytes: memory of the frames for sides that wait for pages on demand
  * @port_lock: protects @port_up and @mtu
@@ -95,6 +96,8 @@ struct rox_dev {
 	struct rox_stats stats;
 	struct rox_cc_link cc;
 	const struct rox_cc_ops *cc_of_dscp[ROX_NUM_DSCP];
+
+	struct xarray cm_asked;
 
 	atomic_t early_bytes;
 	atomic_t held_bytes;

@@ -55,6 +55,14 @@ enum rox_retry_cause {
 	ROX_RETRY_IMPLIED,
 };
 
+/* ---- cm.c ---- */
+
+/*
+ * Copies a MAD, which @gsi has received, to @dst. Return: as rox_pkt_read(), or an error of
+ * rox_iter_write().
+ */
+int rox_cm_receive(struct rox_qp *gsi, const struct rox_pkt *pkt, struct rox_iter *dst);
+
 /* XRC is like RC, but its requests name an SRQ. */
 static inline bool rox_is_rc(const struct rox_qp *qp)
 {

@@ -97,6 +97,14 @@ static bool rox_mcast_is_own(const struct rox_qp *qp, const struct rox_pkt *pkt)
 	return rox_net_has_addr(&qp->dev->net, &saddr, NULL);
 }
 
+/* Copies the payload. MADs pass the device's own eyes. */
+static int rox_ud_copy(struct rox_qp *qp, const struct rox_pkt *pkt, struct rox_iter *dst)
+{
+	if (unlikely(qp->ibqp.qp_type == IB_QPT_GSI))
+		return rox_cm_receive(qp, pkt, dst);
+	return pkt->payload_len ? rox_pkt_copy(pkt, 0, dst, pkt->payload_len) : 0;
+}
+
 void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	const struct rox_mem_user who = rox_own_memory(qp, qp->ibqp.pd);
@@ -128,8 +136,8 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_iter_init(&it, &who, recv->recv->sge, recv->recv->num_sge, IB_ACCESS_LOCAL_WRITE);
 	it.trim = recv->recv->sge;
 	err = rox_iter_write(&it, grh, sizeof(grh));
-	if (!err && pkt->payload_len)
-		err = rox_pkt_copy(pkt, 0, &it, pkt->payload_len);
+	if (!err)
+		err = rox_ud_copy(qp, pkt, &it);
 	if (unlikely(err == -EAGAIN) && !rox_pkt_unread(pkt))
 		err = rox_fault_at(&recv->side.pages, &it);
 	rox_iter_end(&it);

@@ -550,6 +550,8 @@ struct rox_qp {
 	struct ib_qp_attr attr;
 	struct rox_path path;
 	u32 mtu;		/* path MTU in bytes */
+	u32 cm_id;		/* see cm.c; protected by the lock of dev->cm_asked */
+	u8 cm_mtu;		/* enum ib_mtu that the peer has answered, or 0 */
 	const u16 *pkey;	/* entry attr.pkey_index of the table; rox_qp_pkey() */
 	atomic64_t cnp_at;
 
@@ -607,6 +609,16 @@ static inline void rox_qp_count(const struct rox_qp *qp, enum rox_counter c)
 {
 	rox_qp_count_add(qp, c, 1);
 }
+
+/* Connections by the CM agree on an MTU (cm.c). Any context. @dev is being set up, or is dying. */
+void rox_cm_init(struct rox_dev *dev);
+void rox_cm_exit(struct rox_dev *dev);
+/* @gsi is about to send the MAD at @mad, of 256 bytes, on @path. Marks it. */
+void rox_cm_sending(struct rox_qp *gsi, const struct rox_path *path, void *mad);
+/* Forgets what was agreed for @qp: it is reset, destroyed, or asks again. */
+void rox_cm_forget(struct rox_qp *qp);
+/* Return: the path MTU of @qp that may be set where @mtu is asked for. */
+enum ib_mtu rox_cm_mtu(const struct rox_qp *qp, enum ib_mtu mtu);
 
 /*
  * Any context. Return: the QP with a reference, or NULL. QPN 1 is the GSI QP of @dev. Other QPs

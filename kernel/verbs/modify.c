@@ -24,6 +24,7 @@ enum rox_attr_limits {
  * @attr: attributes to set
  * @mask: the valid attributes in @attr
  * @next: state after the call
+ * @mtu: path MTU to set: that of @attr, or what the peer has answered by the CM
  * @path: path to attr->ah_attr; after the call the one to destroy
  * @answers: array of attr->max_dest_rd_atomic entries; after the call the one to free
  */
@@ -32,6 +33,7 @@ struct rox_modify {
 	const struct ib_qp_attr *attr;
 	int mask;
 	enum ib_qp_state next;
+	enum ib_mtu mtu;
 	struct rox_path path;
 	struct rox_rd_res *answers;
 };
@@ -67,7 +69,17 @@ static int rox_modify_check_port(struct rox_modify *m)
 	return 0;
 }
 
-static int rox_modify_check_path(const struct rox_modify *m)
+static int rox_modify_check_mtu(struct rox_modify *m)
+{
+	if (!(m->mask & IB_QP_PATH_MTU))
+		return 0;
+	if (m->attr->path_mtu < IB_MTU_256 || m->attr->path_mtu > IB_MTU_4096)
+		return -EINVAL;
+	m->mtu = rox_cm_mtu(m->qp, m->attr->path_mtu);
+	return m->mtu > READ_ONCE(m->qp->dev->mtu) ? -EINVAL : 0;
+}
+
+static int rox_modify_check_path(struct rox_modify *m)
 {
 	const struct ib_qp_attr *attr = m->attr;
 
@@ -76,8 +88,7 @@ static int rox_modify_check_path(const struct rox_modify *m)
 		return -EOPNOTSUPP;
 	if (m->mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state != IB_MIG_MIGRATED)
 		return -EINVAL;
-	if (m->mask & IB_QP_PATH_MTU &&
-	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > READ_ONCE(m->qp->dev->mtu)))
+	if (rox_modify_check_mtu(m))
 		return -EINVAL;
 	if (m->mask & IB_QP_DEST_QPN && attr->dest_qp_num & ~ROX_QPN_MASK)
 		return -EINVAL;
@@ -158,8 +169,8 @@ static void rox_store_path(struct rox_modify *m)
 		qp->attr.ah_attr.grh.sgid_attr = NULL;
 	}
 	if (m->mask & IB_QP_PATH_MTU) {
-		qp->attr.path_mtu = attr->path_mtu;
-		qp->mtu = ib_mtu_enum_to_int(attr->path_mtu);
+		qp->attr.path_mtu = m->mtu;
+		qp->mtu = ib_mtu_enum_to_int(m->mtu);
 	}
 	if (m->mask & IB_QP_DEST_QPN)
 		qp->attr.dest_qp_num = attr->dest_qp_num;
@@ -210,6 +221,7 @@ static void rox_store_reset(struct rox_modify *m)
 {
 	struct rox_qp *qp = m->qp;
 
+	rox_cm_forget(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	WRITE_ONCE(qp->pkey, qp->dev->pkeys);
 	qp->attr.path_mig_state = IB_MIG_MIGRATED;

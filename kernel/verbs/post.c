@@ -3,6 +3,7 @@
  * Posting. For kernel users these functions write work requests into the rings. A
  * process writes its rings itself, and calls them only to ring the doorbell.
  */
+#include <rdma/ib_mad.h>
 #include "internal.h"
 
 /* WQEs and CQEs contain these numbers unchanged. */
@@ -120,6 +121,17 @@ static int rox_post_list(const struct rox_qp *qp, struct rox_send_wqe *wqe,
 	return 0;
 }
 
+/* The MAD layer posts header and data of a MAD as two pieces of one buffer. */
+static void rox_post_mad(struct rox_qp *qp, const struct ib_send_wr *wr)
+{
+	const struct ib_sge *sge = wr->sg_list;
+
+	if (wr->num_sge == 2 && sge[0].addr + sge[0].length == sge[1].addr &&
+	    sge[0].length + sge[1].length == IB_MGMT_MAD_SIZE && ud_wr(wr)->ah)
+		rox_cm_sending(qp, &to_rox_ib_ah(ud_wr(wr)->ah)->ah->path,
+			       (void *)(uintptr_t)sge[0].addr);
+}
+
 /* The caller holds the post lock. */
 static int rox_post_one(struct rox_qp *qp, const struct ib_send_wr *wr)
 {
@@ -138,6 +150,8 @@ static int rox_post_one(struct rox_qp *qp, const struct ib_send_wr *wr)
 		.send_flags = wr->send_flags & ~IB_SEND_IP_CSUM,
 		.ex.imm_data = wr->ex.imm_data,
 	};
+	if (unlikely(qp->ibqp.qp_type == IB_QPT_GSI))
+		rox_post_mad(qp, wr);
 	err = rox_post_operation(qp, wqe, wr);
 	if (!err && wr->send_flags & IB_SEND_INLINE)
 		err = rox_post_inline(qp, wqe, wr);

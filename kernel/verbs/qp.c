@@ -284,6 +284,7 @@ int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct rox_qp *qp = to_rox_qp(ibqp);
 
 	rox_qp_unpublish(qp);
+	rox_cm_forget(qp);
 	rox_transport_destroy(qp);
 	/* Wait for the completion handlers, which may use the QP. */
 	if (ibqp->send_cq)

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2086,SC2015
 # SPDX-License-Identifier: GPL-2.0
 #
-# The netdev's MTU falls below the path MTU of running queue pairs, whose packets are lost then.
+# The netdev's MTU falls below the path MTU of running queue pairs, whose packets are lost then; the MTU of
+# connections by the CM.
 
 part_mtu() {
 	stage_begin MTU stage_set stage_clear
@@ -10,6 +11,9 @@ part_mtu() {
 	case_run "below 1280 and back: IPv6 and its addresses come and go" mtu_no_ipv6
 	case_run "below what RoCE needs and back: no port, and again" mtu_no_port
 	case_run "changed all the time" mtu_churn
+	case_run "CM, the server's is smaller: the connection has that" mtu_agreed "$NS1" "$DEV1"
+	case_run "CM, the client's is smaller: the connection has that" mtu_agreed "$NS2" "$DEV2"
+	case_run "CM, the server's VLAN has a smaller one: the connection has that" mtu_vlan
 	stage_end
 }
 
@@ -53,4 +57,29 @@ mtu_churn() {
 		ip -n "$NS1" link set "$DEV1" mtu $mtu && sleep 0.05 || return
 	done
 	flow_advances large large6 && flow_stop large large6
+}
+
+# -- connections by the CM -----------------------------------------------------
+
+cm_talks() {
+	local size=$1 server=$2 program
+	run_pair -t 20 -- rping -s -a "$server" -C 2 -S "$size" -- rping -c -a "$server" -C 2 -S "$size" || return
+	for program in ib_send_bw ib_read_bw; do
+		run_pair -t 20 -- $program -R -d "$ROX1" -s 65536 -n 20 -- \
+			$program -R -d "$ROX2" -s 65536 -n 20 "$server" || return
+	done
+}
+
+mtu_agreed() {
+	ip -n "$1" link set "$2" mtu 1500 && cm_talks 6000 $IP1 && ip -n "$1" link set "$2" mtu 9000
+}
+
+mtu_vlan() {
+	local end
+	for end in 1 2; do
+		ip -n ns$end link add v5 link veth$((end - 1)) type vlan id 5 &&
+			ip -n ns$end address add 10.5.0.$end/24 dev v5 && ip -n ns$end link set v5 up || return
+	done
+	ip -n "$NS1" link set v5 mtu 1500 && cm_talks 6000 10.5.0.1 && ip -n "$NS1" link delete v5 &&
+		ip -n "$NS2" link delete v5
 }
