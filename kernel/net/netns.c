@@ -61,6 +61,12 @@ static struct socket *rox_open_socket(struct rox_netns *rn, sa_family_t family)
 	setup_udp_tunnel_sock(rn->net, sock->sk, &cfg);
 	/* Nobody needs a sum over the whole packet: the ICRC covers it. */
 	inet_dec_convert_csum(sock->sk);
+	/* No ICMP error that quotes this port changes a route of the host. */
+	WRITE_ONCE(inet_sk(sock->sk)->pmtudisc, IP_PMTUDISC_INTERFACE);
+#if IS_ENABLED(CONFIG_IPV6)
+	if (family == AF_INET6)
+		inet6_sk(sock->sk)->pmtudisc = IPV6_PMTUDISC_INTERFACE;
+#endif
 	/* For frames of several packets from this machine. */
 	udp_allow_gso(sock->sk);
 	WRITE_ONCE(sock->sk->sk_data_ready, rox_sock_ready);

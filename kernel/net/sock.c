@@ -327,6 +327,8 @@ static void rox_sock_init(struct sock *sk, struct rox_net *net, bool connected)
 #if IS_ENABLED(CONFIG_IPV6)
 	rs->inet.pinet6 = &rox_ipv6_options;
 #endif
+	/* See rox_route_mtu(). */
+	rs->inet.pmtudisc = IP_PMTUDISC_INTERFACE;
 	rox_sock_set_mc_loop(sk);
 	refcount_inc(&net->egress->ref);
 	rs->egress = net->egress;
@@ -394,6 +396,7 @@ int rox_socks_init(void)
 {
 #if IS_ENABLED(CONFIG_IPV6)
 	rox_pinfo_set_mc_loop(&rox_ipv6_options);
+	rox_ipv6_options.pmtudisc = IPV6_PMTUDISC_INTERFACE;
 #endif
 	return proto_register(&rox_proto, 1);
 }

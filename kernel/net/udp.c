@@ -255,6 +255,22 @@ static void rox_build_headers(struct rox_path *path, struct rox_tx_group *g)
 		rox_icrc_head_v4(&g->icrc, &g->ip.v4, &g->udp);
 }
 
+/*
+ * The longest packet that the route carries. Not what the host has learned from ICMP errors, which
+ * anybody may forge: packets that are lost on the way are lost either way, and a forged error must
+ * not end connections. The QPs' sockets make the IP layer do the same (IP_PMTUDISC_INTERFACE).
+ */
+static u32 rox_route_mtu(const struct dst_entry *dst, bool v6)
+{
+	u32 mtu = dst_metric_raw(dst, RTAX_MTU);
+
+	if (dst_xfrm(dst))
+		return dst_mtu(dst);
+	if (v6 && container_of(dst, const struct rt6_info, dst)->rt6i_flags & RTF_MODIFIED)
+		mtu = 0;
+	return mtu ?: READ_ONCE(dst->dev->mtu);
+}
+
 /* Begins the frame of a group. The caller has set @most, @seg and @total. Return: 0 or LOST. */
 static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 {
@@ -266,7 +282,8 @@ static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 	g->resends = tx->b->resends && !tx->b->unbounded && g->sk;
 	g->psn = rox_psn_add(tx->b->psn, tx->pkt);
 	g->idle = tx->b->idle && !tx->pkt;
-	if (tx->ip_len + sizeof(struct udphdr) + g->seg > dst_mtu(tx->dst))
+	if (tx->ip_len + sizeof(struct udphdr) + g->seg >
+	    rox_route_mtu(tx->dst, tx->b->path->v6))
 		return LOST;
 	if (rox_frame_begin(&g->frame, tx->dst, tx->ip_len, g->total))
 		return LOST;

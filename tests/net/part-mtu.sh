@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The netdev's MTU falls below the path MTU of running queue pairs, whose packets are lost then; the MTU of
-# connections by the CM.
+# connections by the CM; what ICMP errors tell of the MTU.
 
 part_mtu() {
 	stage_begin MTU stage_set stage_clear
@@ -14,6 +14,7 @@ part_mtu() {
 	case_run "CM, the server's is smaller: the connection has that" mtu_agreed "$NS1" "$DEV1"
 	case_run "CM, the client's is smaller: the connection has that" mtu_agreed "$NS2" "$DEV2"
 	case_run "CM, the server's VLAN has a smaller one: the connection has that" mtu_vlan
+	case_run "ICMP errors, forged: too big, unreachable: nobody notices" mtu_forged
 	stage_end
 }
 
@@ -82,4 +83,79 @@ mtu_vlan() {
 	done
 	ip -n "$NS1" link set v5 mtu 1500 && cm_talks 6000 10.5.0.1 && ip -n "$NS1" link delete v5 &&
 		ip -n "$NS2" link delete v5
+}
+
+# -- ICMP errors -----------------------------------------------------------------
+
+# icmp_errors FROM TO PORT: $NS2, whose address FROM is, sends errors about datagrams that TO is said to have sent
+# from and to that port: a small MTU, no port, no host.
+icmp_errors() {
+	in2 python3 - "$@" <<-'END'
+		import socket, struct, sys
+		source, target, port = sys.argv[1:]
+		port = int(port)
+		six = ":" in target
+		family, protocol = (socket.AF_INET6, 58) if six else (socket.AF_INET, 1)
+		raw = socket.socket(family, socket.SOCK_RAW, protocol)
+		mine, yours = (socket.inet_pton(family, name) for name in (source, target))
+
+		def checksum(data):
+		    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+		    total = (total & 0xffff) + (total >> 16)
+		    return ~(total + (total >> 16)) & 0xffff
+
+		def error(kind, code, mtu, ports):
+		    udp = struct.pack("!HHHH", *ports, 4124, 0) + bytes(24)
+		    if six:
+		        quote = struct.pack("!IHBB", 0x60000000, 4124, 17, 64) + yours + mine + udp
+		    else:
+		        quote = struct.pack("!BBHHHBBH", 0x45, 0, 4144, 1, 0x4000, 64, 17, 0) + yours + mine + udp
+		    head = struct.pack("!BBHI", kind, code, 0, mtu)
+		    head = head[:2] + struct.pack("!H", 0 if six else checksum(head + quote)) + head[4:]
+		    raw.sendto(head + quote, (target, 0))
+
+		for ports in (port, 4791), (port, 50000), (50000, port), (65535, port):
+		    if six:
+		        error(2, 0, 1280, ports)
+		        error(1, 4, 0, ports)
+		        error(1, 3, 0, ports)
+		    else:
+		        error(3, 4, 576, ports)
+		        error(3, 3, 0, ports)
+		        error(3, 1, 0, ports)
+	END
+}
+
+# True if $NS1 has learned no MTU of the route to an address.
+mtu_unlearned() {
+	! ip -n "$NS1" route get "$1" | grep mtu
+}
+
+mtu_forged() {
+	flow_start v4 $IP1 $IP2 $PATIENT && flow_start v6 $IP1_6 $IP2_6 $PATIENT &&
+		icmp_errors $IP2 $IP1 4791 && icmp_errors $IP2_6 $IP1_6 4791 && mtu_unlearned $IP2 &&
+		mtu_unlearned $IP2_6 && flow_advances v4 v6 && mtu_learned && flow_advances v4 v6 &&
+		flow_stop v4 v6 && ip -n "$NS1" route flush cache && ip -n "$NS1" -6 route flush cache
+}
+
+# What other sockets of the host learn, here one on port 5353, does not count either.
+mtu_learned() {
+	local pid status
+	in1 python3 -c '
+import socket, time
+for family in (socket.AF_INET, socket.AF_INET6):
+    one = socket.socket(family, socket.SOCK_DGRAM)
+    if family == socket.AF_INET6:
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    one.bind(("", 5353))
+    globals()[family] = one
+print(flush=True)
+time.sleep(100)' >"$ROX_TMP/other" &
+	pid=$!
+	soon 10 test -s "$ROX_TMP/other" && icmp_errors $IP2 $IP1 5353 && icmp_errors $IP2_6 $IP1_6 5353 &&
+		! mtu_unlearned $IP2 && ! mtu_unlearned $IP2_6
+	status=$?
+	kill $pid
+	wait $pid 2>/dev/null
+	return $status
 }
