@@ -17,11 +17,11 @@ MOST = 5                                # unsteady cases
 Unsteady = namedtuple("Unsteady", "name reason")
 
 
-def worth_it(results):
-    """True if all that failed can be tried again, and is not too much."""
+def hopeless(results, unsteady=()):
+    """True if the gate is red whatever is tried again: something failed that cannot be, or too much has."""
     failed = [result for result in results if result.failed]
-    return (bool(failed) and all(result.can_try_again() for result in failed)
-            and sum(len(result.failed) for result in failed) <= MOST)
+    return (any(not result.can_try_again() for result in failed)
+            or sum(len(result.failed) for result in failed) + len(unsteady) > MOST)
 
 
 def passes(case, row, values, output):
@@ -33,10 +33,13 @@ def passes(case, row, values, output):
     return True
 
 
-def try_again(runs, results, values, output):
-    """Tries what has failed again; what has passed counts as passed. Returns the unsteady cases."""
+def try_again(runs, results, values, output, before=()):
+    """Tries what has failed again; what has passed counts as passed. Returns the unsteady cases.
+
+    `before` are unsteady cases that were found earlier.
+    """
     unsteady = []
-    if not worth_it(results):
+    if hopeless(results, before):
         return unsteady
     for run, result in zip(runs, results):
         for case in list(result.cases):
@@ -44,6 +47,33 @@ def try_again(runs, results, values, output):
                 return unsteady
             unsteady.append(Unsteady(f"{result.group}: {case.name}", result.forgive(case)))
     return unsteady
+
+
+def until_red(runs, places, values, output):
+    """Runs rows until the gate is red whatever comes, and ends those under way then.
+
+    A case that has failed is tried again before further rows begin, when the ones beside it have ended.
+    Returns the results of the runs that were begun, by run, and the unsteady cases.
+    """
+    results, unsteady, waiting = {}, [], list(runs)
+
+    def under_way():
+        return [run.results for run in runs if run.results]
+
+    def watch():
+        if hopeless(under_way(), unsteady):
+            for run in runs:
+                run.end()
+
+    for run in runs:
+        run.watch = watch
+    while waiting and not any(result.failed for result in results.values()):
+        ended = places.run_all(waiting, lambda run: run(values, output),
+                               lambda: any(result.failed for result in under_way()))
+        results.update(ended)
+        waiting = [run for run in waiting if run not in ended]
+        unsteady += try_again(ended.keys(), ended.values(), values, output, unsteady)
+    return results, unsteady
 
 
 def alone(run, result, name):

@@ -27,6 +27,8 @@ def parse(arguments):
     add("--no-build", action="store_true", help="use what is already built")
     add("--resume", action="store_true",
         help="leave out what has passed before with the same files (build/results)")
+    add("--stop-early", action="store_true", default=bool(os.environ.get("ROX_STOP_EARLY")),
+        help="begin no further row once the gate is red whatever comes (or ROX_STOP_EARLY=1)")
     add("--changed", metavar="BASE", help="only groups that the changes since that commit can break")
     add("--list", action="store_true", help="only print what would run")
     add("--record", action="store_true",
@@ -45,8 +47,11 @@ def repeats(results, unsteady=()):
             f"{sum(r.booted_again for r in results)} guests booted again")
 
 
-def finish(runs, results, unsteady, began):
-    """Prints the results, with what is needed to understand a failure in the last lines."""
+def finish(runs, results, unsteady, began, rest=()):
+    """Prints the results, with what is needed to understand a failure in the last lines.
+
+    `rest` are the lines about rows that have not been run, or not to their end.
+    """
     print()
     for result in results:
         for name in result.skipped:
@@ -57,6 +62,7 @@ def finish(runs, results, unsteady, began):
     failed = [(result, name) for result in results for name in result.failed]
     for result, name in failed:
         print(f"--- {name}", *result.details.get(name, ()), "", sep="\n")
+    print(*rest, sep="\n", end="\n" if rest else "")
     for result, name in failed:
         lines = [f"FAILED: {name}", result.reason(name)]
         if id(result) in by_result:
@@ -105,18 +111,32 @@ def run_rows(options, rows, whole, began):
             builder.shutdown(cancel_futures=True)
             return finish_early("make failed", began)
         values, output, log = environment(options.kernels.split()), Output(), record.Log()
-        results = Places(options.jobs).run_all(runs, lambda run: run(values, output))
-    unsteady = again.try_again(runs, results, values, output) if options.tier == "check" else []
-    for run, result in zip(runs, results):
-        log.add(run, result)
-    return finish(runs, [*results, *judged(options, runs, results, whole)], unsteady, began)
+        results, unsteady = run_all(options, runs, values, output)
+    for run, result in results.items():
+        if not run.ended:
+            log.add(run, result)
+    rest = [f"not run: {run.row.label}: the gate is red already" for run in runs if run not in results]
+    rest += [f"ended early: {run.row.label}: the gate is red already" for run in results if run.ended]
+    return finish(list(results), [*results.values(), *judged(options, results, whole and not rest)], unsteady, began,
+                  rest)
 
 
-def judged(options, runs, results, whole):
+def run_all(options, runs, values, output):
+    """The results by run, and the unsteady cases."""
+    places = Places(options.jobs)
+    if options.tier == "check" and options.stop_early:
+        return again.until_red(runs, places, values, output)
+    results = places.run_all(runs, lambda run: run(values, output))
+    if options.tier != "check":
+        return results, []
+    return results, again.try_again(results.keys(), results.values(), values, output)
+
+
+def judged(options, results, whole):
     """What the results say about the README's features."""
     if options.groups or options.form or not whole:
         return []
     if options.tier == "check":
-        return [features.judge_gate(results)]
-    cores = [result for run, result in zip(runs, results) if run.row.form == "core"]
-    return [features.judge([result for result in results if result not in cores], cores)]
+        return [features.judge_gate(results.values())]
+    cores = [result for run, result in results.items() if run.row.form == "core"]
+    return [features.judge([result for result in results.values() if result not in cores], cores)]

@@ -20,7 +20,7 @@ from . import sources, table
 FOLDER = BUILD / "results"
 TABLE = REPO / "Documentation" / "results.md"
 # Variables that scripts/check and `make` set themselves.
-OURS = {"ROX_BUILD"}
+OURS = {"ROX_BUILD", "ROX_STOP_EARLY"}
 
 HEAD = """# Results
 

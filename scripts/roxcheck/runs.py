@@ -4,10 +4,12 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 from roxvm import debugkernel, foreign
 from roxvm.paths import BUILD, REPO
@@ -111,18 +113,26 @@ class Run:
         self.ready = ready
         self.seconds = 0.0              # duration
         self.races = None               # data races in the rest of Linux, with KCSAN
+        self.watch = lambda: None       # called after each line once a case has failed, and at the end
+        self.results = None             # as far as it has come
+        self.ended = False              # before its end: end()
+        self._pid = None                # of the process, while it writes
+        self._over = False
+        self._lock = threading.Lock()
         self.kept = []                  # output that is not shown yet
 
     def __call__(self, values, output):
         """Runs the group, shows its output, counts its cases. What never began is run once more."""
-        error = self.ready.result() if self.ready else None
+        error = self._wait_for_kernel()
+        if self.ended:
+            return Results(self.row.label)
         if error:
-            results = Results(self.row.label)
+            self.results = results = Results(self.row.label)
             output.end(self, error)
             results.fail("its kernel could not be built")
             return results
         results = self._once(values, output)
-        if not results.never_began:
+        if not results.never_began or self.ended:
             return results
         again = self._once(values, output)
         again.booted_again += results.booted_again + 1
@@ -130,7 +140,7 @@ class Run:
         return again
 
     def _once(self, values, output):
-        results = Results(self.row.label)
+        self.results = results = Results(self.row.label)
         began = time.monotonic()
         output.begin(self, f"\n=== {results.group}: {shlex.join(self.command)}\n")
         # For groups on the host; scripts/vm has a limit of its own.
@@ -138,19 +148,45 @@ class Run:
             ["timeout", "-k", "30", str(self.row.limit + 60), *self.command], cwd=REPO,
             env=values, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace")
+        with self._lock:
+            self._pid, self._over = process.pid, False
+            if self.ended:
+                process.terminate()
         for text in process.stdout:
             if not is_report(text):
                 output.line(self, text)
             results.line(text.rstrip("\n"))
+            if results.failed:
+                self.watch()
             races = RACES.match(text)
             self.races = int(races[1]) if races else self.races
+        with self._lock:
+            self._pid, self._over = None, True
         _, status, usage = os.wait4(process.pid, 0)
-        results.finish(os.waitstatus_to_exitcode(status))
+        if not self.ended:
+            results.finish(os.waitstatus_to_exitcode(status))
+        self.watch()
         results.cpu = usage.ru_utime + usage.ru_stime
         self.seconds = time.monotonic() - began
         output.end(self, f"=== {results.group}: {summary([results])}, {self.seconds:.0f} s, "
                          f"of a CPU {results.cpu:.0f} s\n")
         return results
+
+    def end(self):
+        """Ends it where it is, called by another thread: what it would find changes nothing any more."""
+        with self._lock:
+            if self._over or self.ended:
+                return
+            self.ended = True
+            if self._pid:
+                os.kill(self._pid, signal.SIGTERM)
+
+    def _wait_for_kernel(self):
+        """The output if it could not be built."""
+        while self.ready and not self.ended:
+            with suppress(TimeoutError):
+                return self.ready.result(1)
+        return None
 
 
 def summary(results):
@@ -166,8 +202,11 @@ class Places:
         self._free = self._count
         self._changed = threading.Condition()
 
-    def run_all(self, runs, call):
-        """The results of call(run) for all runs, in their order; begun in that order as far as they fit."""
+    def run_all(self, runs, call, stop=lambda: False):
+        """The results of call(run) for the runs, in their order; begun in that order as far as they fit.
+
+        None is begun any more when stop() is true: those are not in the results, a dictionary.
+        """
         results = {}
         waiting = list(runs)
         threads = []
@@ -177,13 +216,15 @@ class Places:
                 while run is None:
                     self._changed.wait()
                     run = self._fitting(waiting)
+                if stop():
+                    break
                 self._free -= self._needs(run)
             waiting.remove(run)
             threads.append(threading.Thread(target=self._one, args=(run, call, results)))
             threads[-1].start()
         for thread in threads:
             thread.join()
-        return [results[run] for run in runs]
+        return {run: results[run] for run in runs if run in results}
 
     def _needs(self, run):
         return min(run.row.guests, self._count)

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the gate tries again, and what it never does."""
 
+import io
 import json
+import os
 import time
 import unittest
+import unittest.mock
+from contextlib import redirect_stdout
+from dataclasses import replace
 
 from roxcheck import again, features, table
 from roxcheck.results import Results
-from roxcheck.runs import Places, Run, command_of
+from roxcheck.runs import Output, Places, Run, command_of
 
 ROW = table.Row("apps", "6.12", form="core", clock=1)
 
@@ -29,8 +34,8 @@ not ok 2 - a: two
 PASSES = "# part: table\nok 1 - a: two\n1..1"
 
 
-class Again(unittest.TestCase):
-    """again.try_again() with runs whose output is given."""
+class Tries(unittest.TestCase):
+    """Cases are tried again with outputs that are given."""
 
     def setUp(self):
         self.outputs = []
@@ -43,6 +48,10 @@ class Again(unittest.TestCase):
     def fake(self, row, case):
         self.commands.append(command_of(row, case))
         return lambda values, output: results_of(*self.outputs.pop(0))
+
+
+class Again(Tries):
+    """again.try_again()."""
 
     def gate(self, first, *later):
         self.outputs = list(later)
@@ -81,6 +90,77 @@ class Again(unittest.TestCase):
         alone = again.alone(Run(ROW), results, results.failed[0])
         self.assertIn("'ROX_CASE=a: two'", alone)
         self.assertIn("scripts/vm --kernel 6.12", alone)
+
+
+class StopEarly(Tries):
+    """again.until_red(): rows that are left out once the gate is red whatever comes."""
+
+    class FirstTry(Run):
+        """A row whose output is given."""
+
+        def __init__(self, group, text, status=1):
+            super().__init__(replace(ROW, group=group))
+            self._output = text, status
+
+        def __call__(self, values, output):
+            self.results = results_of(*self._output, group=f"{self.row.group} 6.12")
+            self.watch()
+            return self.results
+
+    def early(self, *rows, later=()):
+        """The groups that ran, and the unsteady cases, one guest at a time."""
+        self.outputs = list(later)
+        self.results, unsteady = again.until_red([self.FirstTry(*row) for row in rows], Places(1), {}, None)
+        return [run.row.group for run in self.results], [one.name for one in unsteady]
+
+    def failed(self):
+        return sum(len(result.failed) for result in self.results.values())
+
+    def test_green(self):
+        self.assertEqual((["apps", "net"], []), self.early(("apps", PASSES, 0), ("net", PASSES, 0)))
+
+    def test_unsteady_goes_on(self):
+        ran = self.early(("apps", FAILS), ("net", PASSES, 0), later=[(PASSES, 0), (PASSES, 0)])
+        self.assertEqual((["apps", "net"], ["apps 6.12: a: two"]), ran)
+        self.assertEqual(0, self.failed())
+
+    def test_fails_once_more(self):
+        ran = self.early(("apps", FAILS), ("net", PASSES, 0), later=[(PASSES, 0), (FAILS,)])
+        self.assertEqual((["apps"], []), ran)
+        self.assertEqual(1, self.failed())
+
+    def test_too_many(self):
+        many = "".join(f"not ok {i} - a: {i}\n" for i in range(1, again.MOST + 2)) + f"1..{again.MOST + 1}"
+        self.assertEqual((["apps"], []), self.early(("apps", many), ("net", PASSES, 0)))
+        self.assertEqual([], self.commands)
+
+    def test_too_many_in_several_rows(self):
+        fails = "".join(f"not ok {i} - a: {i}\n" for i in range(1, again.MOST + 1)) + f"1..{again.MOST}"
+        passes = [(f"ok 1 - a: {i}\n1..1", 0) for i in range(1, again.MOST + 1) for _ in range(again.TRIES)]
+        groups, unsteady = self.early(("apps", fails), ("net", FAILS), ("wire", PASSES, 0), later=passes)
+        self.assertEqual((["apps", "net"], again.MOST), (groups, len(unsteady)))
+        self.assertEqual(1, self.failed())
+        self.assertEqual([], self.outputs)
+
+    def test_never_tried(self):
+        self.assertEqual((["apps"], []), self.early(("apps", PASSES, 70), ("net", PASSES, 0)))
+        self.assertEqual([], self.commands)
+
+    def test_a_guest_under_way_is_ended(self):
+        with unittest.mock.patch("roxcheck.runs.command_of", lambda row, case: SLOW if row.group == "net" else FAST):
+            rows = Run(replace(ROW, group="net")), Run(ROW), Run(replace(ROW, group="wire"))
+            began = time.monotonic()
+            with redirect_stdout(io.StringIO()):
+                results, _ = again.until_red(rows, Places(2), dict(os.environ), Output())
+        self.assertLess(time.monotonic() - began, 60)
+        self.assertEqual([rows[0], rows[1]], list(results))
+        self.assertEqual([True, True], [run.ended for run in results])
+        # What it has not come to is no failure of its own.
+        self.assertEqual((1, []), (results[rows[0]].passed, results[rows[0]].failed))
+
+
+SLOW = ["bash", "-c", "echo ok 1 - x; exec sleep 120"]
+FAST = ["bash", "-c", "sleep 1; for i in 1 2 3 4 5 6; do echo not ok $i; done; echo 1..6; exit 1"]
 
 
 class Boots(unittest.TestCase):
@@ -135,7 +215,7 @@ class PlacesOfTheHost(unittest.TestCase):
             time.sleep(0.05)
             busy[0] -= run.row.guests
             return run
-        self.assertEqual([one, pair, other], Places(2).run_all([one, pair, other], call))
+        self.assertEqual({one: one, pair: pair, other: other}, Places(2).run_all([one, pair, other], call))
         self.assertEqual(2, most[0])
 
 
