@@ -43,6 +43,34 @@ nfs_mounted() {
 	grep " $NFS_MOUNT nfs.*[ ,]vers=$1,.*proto=rdma" /proc/mounts || { echo "not mounted"; return 1; }
 }
 
+# As a case needs it that follows one which failed.
+nfs_needs() {
+	nfs_mounted "$1" >/dev/null || nfs_mount "$nfs_address" "$1"
+}
+
+# After a failure. A hard mount may wait for its server for ever.
+nfs_restore() {
+	local remover
+	nfs_enough
+	[[ -z $nfs_copy ]] || wait_until 20 process_ended "$nfs_copy" || kill -9 "$nfs_copy"
+	nfs_copy=
+	nfs_trace 0
+	grep -q " $NFS_MOUNT nfs" /proc/mounts || return 0
+	rm -rf "${NFS_MOUNT:?}"/* &
+	remover=$!
+	wait_until 20 process_ended $remover
+	timeout -k 1 20 umount "$NFS_MOUNT" || umount -f "$NFS_MOUNT" || umount -l "$NFS_MOUNT"
+}
+
+# A case that failed may have done it already.
+nfs_umount() {
+	! grep -q " $NFS_MOUNT nfs" /proc/mounts || run_limited 40 umount "$NFS_MOUNT"
+}
+
+process_ended() {
+	! kill -0 "$1" 2>/dev/null
+}
+
 nfs_original() {
 	[[ -e $ROX_TMP/nfs-original ]] || head -c 24M /dev/urandom >"$ROX_TMP/nfs-original"
 }
@@ -54,7 +82,7 @@ nfs_same() {
 }
 
 nfs_files() {
-	nfs_mounted "$1" && nfs_original && run_limited 60 cp "$ROX_TMP/nfs-original" "$NFS_MOUNT/copy" &&
+	nfs_needs "$1" && nfs_original && run_limited 60 cp "$ROX_TMP/nfs-original" "$NFS_MOUNT/copy" &&
 		run_limited 60 sync -f "$NFS_MOUNT/copy" && nfs_same "$NFS_MOUNT/copy" &&
 		run_limited 60 dd if="$ROX_TMP/nfs-original" of="$NFS_MOUNT/direct" bs=1000000 \
 			oflag=direct status=none && nfs_same "$NFS_MOUNT/direct" &&
@@ -64,7 +92,7 @@ nfs_files() {
 # Long directory listings and long links go in reply chunks and inline parts of all sizes.
 nfs_names() {
 	local bad
-	nfs_mounted "$1" && mkdir "$NFS_MOUNT/names" && python3 -c '
+	nfs_needs "$1" && mkdir "$NFS_MOUNT/names" && python3 -c '
 import os, sys
 for i in range(1, 201):
     name = f"{i:0{i + 20}}"
@@ -78,7 +106,7 @@ for i in range(1, 201):
 
 nfs_parallel() {
 	local i pids=() status=0
-	nfs_mounted "$1" && nfs_original || return
+	nfs_needs "$1" && nfs_original || return
 	for i in 1 2 3 4; do
 		(cp "$ROX_TMP/nfs-original" "$NFS_MOUNT/p$i" && sync -f "$NFS_MOUNT/p$i") &
 		pids+=($!)
@@ -90,7 +118,7 @@ nfs_parallel() {
 }
 
 nfs_fio() {
-	nfs_mounted "$1" || return
+	nfs_needs "$1" || return
 	run_limited 120 fio --name=verify --directory="$NFS_MOUNT" --direct=1 --ioengine=libaio \
 		--iodepth=8 --numjobs=2 --rw=randrw --bsrange=512-256k --size=$((16 / SHARE))M --verify=crc32c \
 		--verify_fatal=1 --do_verify=1 --output-format=terse >"$ROX_TMP/fio.out" 2>&1 ||
@@ -98,19 +126,45 @@ nfs_fio() {
 	rm "$NFS_MOUNT"/verify.*
 }
 
-# A hard mount waits for its device to come back and then goes on where it was.
-nfs_link_lost_once() {
-	local copy
-	(for _ in 1 2 3; do
+# Copies until nfs_enough, and counts the copies that are on the server.
+nfs_copy_start() {
+	rm -f "$ROX_TMP/nfs-enough"
+	echo 0 >"$ROX_TMP/nfs-copies"
+	(for ((copies = 1; ; copies++)); do
 		cp "$ROX_TMP/nfs-original" "$NFS_MOUNT/lost" && sync -f "$NFS_MOUNT/lost" || exit
+		echo "$copies" >"$ROX_TMP/nfs-copies.new" && mv "$ROX_TMP/nfs-copies.new" "$ROX_TMP/nfs-copies"
+		[[ ! -e $ROX_TMP/nfs-enough ]] || exit 0
 	done) &
-	copy=$!
-	sleep 1
-	kill -0 "$copy" || { echo "the copy was over before the link went"; return 1; }
+	nfs_copy=$!
+}
+
+nfs_enough() {
+	: >"$ROX_TMP/nfs-enough"
+}
+
+nfs_has_sent() {
+	(($(<"/sys/class/infiniband/rox0/ports/1/hw_counters/tx_bytes") >= $1))
+}
+
+# A hard mount waits for its device to come back and then goes on where it was. The link goes in the midst of a file.
+nfs_link_lost_once() {
+	local sent copies
+	sent=$(<"/sys/class/infiniband/rox0/ports/1/hw_counters/tx_bytes")
+	nfs_copy_start
+	wait_until 40 nfs_has_sent $((sent + 36 * 1024 * 1024)) || { echo "nothing is sent"; return 1; }
 	run_limited 60 rdma link delete rox0 || return
-	kill -0 "$copy" || { echo "the copy did not wait for the link"; return 1; }
-	link_up && wait_until 90 nfs_copy_ended "$copy" && wait "$copy" &&
-		nfs_same "$NFS_MOUNT/lost" && rm "$NFS_MOUNT/lost"
+	nap 0.5
+	copies=$(<"$ROX_TMP/nfs-copies")
+	nap 2
+	if process_ended "$nfs_copy" || (($(<"$ROX_TMP/nfs-copies") != copies)); then
+		echo "the copy did not wait for the link"
+		return 1
+	fi
+	link_up || return
+	nfs_enough
+	wait_until 90 process_ended "$nfs_copy" && wait "$nfs_copy" || return
+	nfs_copy=
+	nfs_same "$NFS_MOUNT/lost" && rm "$NFS_MOUNT/lost"
 }
 
 # When a device goes, Linux's NFS client connects again at once, perhaps over the device that is
@@ -130,7 +184,7 @@ nfs_trace() {
 # The case is repeated, at most twice, if that fault of Linux was the cause.
 nfs_link_lost() {
 	local try status
-	nfs_mounted 4.2 && nfs_original || return
+	nfs_needs 4.2 && nfs_original || return
 	for try in 1 2 3; do
 		status=0
 		: >"$NFS_TRACE/trace" && nfs_trace 1 || return
@@ -139,31 +193,30 @@ nfs_link_lost() {
 		((status && try < 3)) && nfs_connect_was_given_up || return "$status"
 		# scripts/check counts these lines. Standard output belongs to the case.
 		echo "# again: NFS's client connected over a device that was going" >&"$nfs_output"
-		[[ -e /sys/class/infiniband/rox0 ]] || link_up || return
+		link_there || return
+		nfs_enough
+		wait_until 90 process_ended "$nfs_copy" || return
 	done
-}
-
-nfs_copy_ended() {
-	! kill -0 "$1" 2>/dev/null
 }
 
 nfs_tests() {
-	local address=$1 version
-	tap_run "NFS: modules" modprobe -a rpcrdma nfs
+	local version
+	nfs_address=$1 nfs_copy=
+	case_run "NFS: modules" modprobe -a rpcrdma nfs
 	for version in 3 4.2; do
-		tap_run "NFS $version: mount" nfs_mount "$address" "$version"
-		tap_run "NFS $version: copy, compare" nfs_files "$version"
+		case_run "NFS $version: mount" nfs_mount "$nfs_address" "$version"
+		case_run "NFS $version: copy, compare" nfs_files "$version"
 		if [[ -n ${ROX_QUICK:-} ]]; then
-			tap_run "NFS $version: umount" run_limited 40 umount "$NFS_MOUNT"
+			case_run "NFS $version: umount" nfs_umount
 			continue
 		fi
-		tap_run "NFS $version: names and links" nfs_names "$version"
-		tap_run "NFS $version: four copies at once" nfs_parallel "$version"
-		tap_run "NFS $version: fio with verify" nfs_fio "$version"
-		tap_run "NFS $version: umount" run_limited 40 umount "$NFS_MOUNT"
+		case_run "NFS $version: names and links" nfs_names "$version"
+		case_run "NFS $version: four copies at once" nfs_parallel "$version"
+		case_run "NFS $version: fio with verify" nfs_fio "$version"
+		case_run "NFS $version: umount" nfs_umount
 	done
 	[[ -z ${ROX_QUICK:-} ]] || return 0
-	tap_run "NFS 4.2: mount again" nfs_mount "$address" 4.2
-	tap_run "NFS 4.2: link deleted and added while copying" nfs_link_lost
-	tap_run "NFS 4.2: umount at the end" run_limited 40 umount "$NFS_MOUNT"
+	case_run "NFS 4.2: mount again" nfs_mount "$nfs_address" 4.2
+	case_run "NFS 4.2: link deleted and added while copying" nfs_link_lost
+	case_run "NFS 4.2: umount at the end" nfs_umount
 }

@@ -54,7 +54,8 @@ nvme_gone() {
 }
 
 nvme_files() {
-	local disk=$1 here=$ROX_TMP/nvme
+	local disk here=$ROX_TMP/nvme
+	nvme_needs && disk=$(nvme_device) || return
 	mkdir -p "$here" && run_limited 60 mkfs.ext4 -q -F "$disk" && mount "$disk" "$here" || return
 	head -c 40M /dev/urandom >"$ROX_TMP/original" &&
 		cp "$ROX_TMP/original" "$here/copy" && run_limited 60 sync -f "$here/copy" &&
@@ -68,7 +69,8 @@ nvme_files() {
 
 # Random writes of all sizes over the whole disk, each block read back and its checksum compared.
 nvme_fio() {
-	run_limited 120 fio --name=verify --filename="$1" --direct=1 --ioengine=libaio --iodepth=16 \
+	nvme_needs || return
+	run_limited 120 fio --name=verify --filename="$(nvme_device)" --direct=1 --ioengine=libaio --iodepth=16 \
 		--allow_file_create=0 --rw=randrw --bsrange=512-256k --size=$((64 / SHARE))M --verify=crc32c --verify_fatal=1 \
 		--do_verify=1 --output-format=terse >"$ROX_TMP/fio.out" 2>&1 ||
 		{ tail -n 20 "$ROX_TMP/fio.out"; return 1; }
@@ -94,35 +96,52 @@ nvme_load_start() {
 }
 
 nvme_load_ends() {
-	wait_until 40 eval '! kill -0 "$load" 2>/dev/null' || { kill -9 "$load"; return 1; }
+	wait_until 40 nvme_load_ended || { kill -9 "$load"; return 1; }
 	wait "$load"
 	return 0
 }
 
+nvme_load_ended() {
+	! kill -0 "$load" 2>/dev/null
+}
+
 nvme_disconnect_under_load() {
-	nvme_connect "$1" 4 && nvme_load_start "$(nvme_device)" && nvme_disconnect && nvme_load_ends
+	nvme_connect "$nvme_address" 4 && nvme_load_start "$(nvme_device)" && nvme_disconnect && nvme_load_ends
 }
 
 nvme_link_deleted_under_load() {
-	nvme_connect "$1" 2 && nvme_load_start "$(nvme_device)" || return
+	nvme_connect "$nvme_address" 2 && nvme_load_start "$(nvme_device)" || return
 	run_limited 60 rdma link delete rox0 || return
-	nvme_load_ends && wait_until 40 nvme_gone || { nvme disconnect -n "$NVME_NQN"; return 1; }
-	link_up
+	nvme_load_ends && wait_until 40 nvme_gone && link_up
+}
+
+# As a case needs it that follows one which failed.
+nvme_needs() {
+	nvme_device >/dev/null || nvme_connect "$nvme_address"
+}
+
+# After a failure.
+nvme_restore() {
+	[[ -z $load ]] || kill -9 "$load"
+	load=
+	umount "$ROX_TMP/nvme"
+	nvme_gone || nvme_disconnect
 }
 
 nvme_tests() {
-	local address=$1 i
-	tap_run "NVMe: modules" modprobe -a nvme_rdma
-	tap_run "NVMe: connect" nvme_connect "$address"
-	tap_run "NVMe: mkfs, write, read back, compare" nvme_files "$(nvme_device)"
-	tap_run "NVMe: fio with verify" nvme_fio "$(nvme_device)"
-	tap_run "NVMe: disconnect" nvme_disconnect
+	local i
+	nvme_address=$1 load=
+	case_run "NVMe: modules" modprobe -a nvme_rdma
+	case_run "NVMe: connect" nvme_connect "$nvme_address"
+	case_run "NVMe: mkfs, write, read back, compare" nvme_files
+	case_run "NVMe: fio with verify" nvme_fio
+	case_run "NVMe: disconnect" nvme_disconnect
 	[[ -z ${ROX_QUICK:-} ]] || return 0
 	for i in 1 2 3; do
-		tap_run "NVMe: disconnect under load, $i" nvme_disconnect_under_load "$address"
+		case_run "NVMe: disconnect under load, $i" nvme_disconnect_under_load
 	done
-	tap_run "NVMe: link deleted under load" nvme_link_deleted_under_load "$address"
-	tap_run "NVMe: connect again" nvme_connect "$address"
-	tap_run "NVMe: fio with verify again" nvme_fio "$(nvme_device)"
-	tap_run "NVMe: disconnect at the end" nvme_disconnect
+	case_run "NVMe: link deleted under load" nvme_link_deleted_under_load
+	case_run "NVMe: connect again" nvme_connect "$nvme_address"
+	case_run "NVMe: fio with verify again" nvme_fio
+	case_run "NVMe: disconnect at the end" nvme_disconnect
 }
