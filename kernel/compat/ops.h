@@ -122,4 +122,15 @@ struct rox_rdma_counter {
 #define ROX_OPS_COUNTER_SIZE
 #endif
 
+/* Cores that have the op call it for each new counter without looking whether there is one. */
+#ifdef ROX_HAVE_COUNTER_INIT
+static __maybe_unused void rox_counter_init(struct rdma_counter *counter)
+{
+}
+
+#define ROX_OPS_COUNTER_INIT .counter_init = rox_counter_init,
+#else
+#define ROX_OPS_COUNTER_INIT
+#endif
+
 #endif /* ROX_COMPAT_OPS_H */

@@ -92,6 +92,7 @@ const struct ib_device_ops rox_statistic_ops = {
 	.counter_alloc_stats = rox_counter_alloc_stats,
 	.counter_update_stats = rox_counter_update_stats,
 	.counter_dealloc = rox_counter_dealloc,
+	ROX_OPS_COUNTER_INIT
 	ROX_OPS_COUNTER_SIZE
 
 	.fill_res_qp_entry = rox_fill_res_qp,

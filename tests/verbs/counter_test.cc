@@ -131,7 +131,10 @@ TEST_F(Counter, ResponderCountsWhatItIsAsked)
                                {"doorbells", 0}}));
 }
 
-TEST_F(Counter, WhatAQpHadCountedStaysInThePortWhenItLeaves)
+/// In `make check` on each kernel, as the RDMA cores differ in what they call of a driver.
+class CounterCore : public Counter {};
+
+TEST_F(CounterCore, WhatAQpHadCountedStaysInThePortWhenItLeaves)
 {
     start();
     Record before = port();
