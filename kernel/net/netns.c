@@ -125,7 +125,7 @@ static struct rox_netns *rox_net_open(struct net *net, struct netlink_ext_ack *e
 			       "UDP port 4791 is in use in this network namespace, probably by rdma_rxe");
 	if (err) {
 		rox_netns_shut_down(rn);
-		/* A packet may have come to the first socket. Not every kernel waits for readers. */
+		/* A packet may have come to the first socket: not all kernels wait here. */
 		synchronize_net();
 		kfree(rn);
 		return ERR_PTR(err);
