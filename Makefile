@@ -71,12 +71,19 @@ tests: deps-there
 	@$(MAKE) --no-print-directory -C tests BUILD=$(BUILD)/tests $(or $(TESTS),all)
 
 ## make image           what rox-run brings along (kernel, first process, provider), into build/run; make install-run
-.PHONY: image install-run
+## make run-tarball     rox-run for any folder of any x86-64 machine: build/rox-run.tar.xz
+.PHONY: image install-run run-tarball
 image: tools provider
 	@scripts/run-image
 
 install-run: image
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run install-run
+
+run-tarball: image
+	rm -rf $(BUILD)/tarball
+	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run \
+		DESTDIR=$(BUILD)/tarball/rox-run exec_prefix= mandir=/man install-run
+	tar -C $(BUILD)/tarball -cJf $(BUILD)/rox-run.tar.xz rox-run
 
 ## make deps            install what is missing: packages, kernels for the VMs (FOR="lint bench ...": for these)
 deps:

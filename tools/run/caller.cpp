@@ -56,33 +56,36 @@ std::string cpu_mhz()
 
 bool same_file(int one, int other)
 {
-    struct stat first {}, second {};
+    struct stat first {
+    }, second{};
 
     return fstat(one, &first) == 0 && fstat(other, &second) == 0 && first.st_dev == second.st_dev &&
            first.st_ino == second.st_ino;
 }
 
-/// Standard input from a file is read by the command itself, so that no more of it is gone than it has read.
+/// Standard input from a file is read by the command itself, so that no more of it is gone than it
+/// has read.
 bool take_input_file(Job &job)
 {
     struct stat status {};
     std::error_code error;
     const int flags = fcntl(0, F_GETFL);
 
-    if (fstat(0, &status) != 0 || !S_ISREG(status.st_mode) || flags < 0 || (flags & O_ACCMODE) == O_WRONLY)
+    if (fstat(0, &status) != 0 || !S_ISREG(status.st_mode) || flags < 0 ||
+        (flags & O_ACCMODE) == O_WRONLY)
         return false;
     const auto path = std::filesystem::read_symlink("/proc/self/fd/0", error);
     struct stat named {};
-    if (error || stat(path.c_str(), &named) != 0 || named.st_ino != status.st_ino || named.st_dev != status.st_dev ||
-        access(path.c_str(), R_OK) != 0)
+    if (error || stat(path.c_str(), &named) != 0 || named.st_ino != status.st_ino ||
+        named.st_dev != status.st_dev || access(path.c_str(), R_OK) != 0)
         return false;
     job.input_file = path;
     job.input_offset = static_cast<uint64_t>(std::max<off_t>(lseek(0, 0, SEEK_CUR), 0));
     return true;
 }
 
-/// The settings of the command's terminal, if the caller's is in no raw mode: lines, and nothing else, because the
-/// caller's does the rest.
+/// The settings of the command's terminal, if the caller's is in no raw mode: lines, and nothing
+/// else, because the caller's does the rest.
 termios plain(termios settings)
 {
     settings.c_iflag &= ~static_cast<tcflag_t>(ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF);
@@ -179,9 +182,10 @@ void take_streams(Job &job, bool raw)
 
 Link parse_link(const std::string &text)
 {
-    static const std::map<std::string, double> times = {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"", 1e3}};
-    static const std::map<std::string, double> rates = {{"bit", 1. / 8}, {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8},
-                                                        {"gbit", 1e9 / 8}};
+    static const std::map<std::string, double> times = {
+        {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"", 1e3}};
+    static const std::map<std::string, double> rates = {
+        {"bit", 1. / 8}, {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8}};
     constexpr double most_loss = 100, least_mtu = 1280, most_mtu = 65535;
     std::istringstream words(text);
     Link link;
@@ -200,7 +204,8 @@ Link parse_link(const std::string &text)
         else if (name == "rate")
             link.rate = static_cast<uint64_t>(quantity(value, rates));
         else
-            throw std::runtime_error(fmt::format("--link knows mtu, delay, jitter, loss and rate, not '{}'", name));
+            throw std::runtime_error(
+                fmt::format("--link knows mtu, delay, jitter, loss and rate, not '{}'", name));
     }
     if (link.loss > most_loss || link.mtu < least_mtu || link.mtu > most_mtu)
         throw std::runtime_error("--link: loss is up to 100%, mtu 1280 to 65535");

@@ -12,7 +12,8 @@
 
 namespace rox::run {
 
-/// Puts into the job: environment, folder, umask, limits, ignored signals, the host's name and the CPU's speed.
+/// Puts into the job: environment, folder, umask, limits, ignored signals, the host's name and the
+/// CPU's speed.
 void take_caller(Job &job);
 /// Puts the caller's user and groups into the job; without, the command is root's.
 void take_user(Job &job);

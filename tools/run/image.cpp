@@ -17,8 +17,9 @@ namespace rox::run {
 namespace {
 
 /// The folders in which distributions have libibverbs.so.1.
-constexpr const char *library_folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64",      "/usr/lib",
-                                           "/lib/x86_64-linux-gnu",     "/usr/local/lib64", "/usr/local/lib"};
+constexpr const char *library_folders[] = {
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib64",       "/usr/lib",
+    "/lib/x86_64-linux-gnu",     "/usr/local/lib64", "/usr/local/lib"};
 
 bool is_complete(const Image &image)
 {
@@ -43,8 +44,9 @@ Image find_image()
     std::vector<std::string> tried;
 
     // Installed, a tarball anywhere, the build folder.
-    for (const fs::path &folder : {fs::path(named != nullptr ? named : ""), here.parent_path() / "lib/rox-run",
-                                   here.parent_path() / "run"}) {
+    for (const fs::path &folder :
+         {fs::path(named != nullptr ? named : ""), here.parent_path() / "lib/rox-run",
+          here.parent_path() / "run"}) {
         const Image image{folder};
 
         if (!folder.empty() && is_complete(image))
@@ -52,7 +54,8 @@ Image find_image()
         if (!folder.empty())
             tried.push_back(folder);
     }
-    throw std::runtime_error(fmt::format("no kernel (linux, init.cpio) in {}", fmt::join(tried, ", ")));
+    throw std::runtime_error(
+        fmt::format("no kernel (linux, init.cpio) in {}", fmt::join(tried, ", ")));
 }
 
 std::vector<int> private_interfaces(const std::string &file)
@@ -78,17 +81,19 @@ Provider find_provider(const Image &image, const std::string &root, std::string 
         if (!fs::exists(root + library, error))
             continue;
         for (const int number : private_interfaces(root + library)) {
-            const std::string name = fmt::format("librox-rdmav{}.so", number), file = image.folder + '/' + name;
+            const std::string name = fmt::format("librox-rdmav{}.so", number),
+                              file = image.folder + '/' + name;
 
             if (fs::exists(file, error))
                 return {file, fmt::format("{}/libibverbs/{}", folder, name)};
-            missing = fmt::format("{} has the private interface {}, for which {} has no provider", library, number,
-                                  image.folder);
+            missing = fmt::format("{} has the private interface {}, for which {} has no provider",
+                                  library, number, image.folder);
         }
         if (!missing.empty())
             return {};
     }
-    missing = "there is no libibverbs (Debian's package is libibverbs1): RDMA programs find no device";
+    missing =
+        "there is no libibverbs (Debian's package is libibverbs1): RDMA programs find no device";
     return {};
 }
 

@@ -16,7 +16,8 @@ struct Image {
     std::string folder;
     std::string kernel() const { return folder + "/linux"; }
     std::string first_process() const { return folder + "/init.cpio"; }
-    /// What this kernel wants on its command line: the words of the file "arguments", if there is one.
+    /// What this kernel wants on its command line: the words of the file "arguments", if there is
+    /// one.
     std::vector<std::string> arguments() const;
 };
 

@@ -28,8 +28,9 @@ void enter(const std::string &node)
     if (!space.ok())
         throw std::runtime_error(fmt::format("there is no node '{}'", node));
     if (setns(space.get(), CLONE_NEWNET) != 0 || unshare(CLONE_NEWNS | CLONE_NEWUTS) != 0 ||
-        mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0 || umount2("/sys", MNT_DETACH) != 0 ||
-        mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0 || sethostname(node.data(), node.size()) != 0)
+        mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0 ||
+        umount2("/sys", MNT_DETACH) != 0 || mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0 ||
+        sethostname(node.data(), node.size()) != 0)
         throw std::system_error(errno, std::generic_category(), node);
 }
 

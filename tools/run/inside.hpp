@@ -13,7 +13,8 @@ namespace rox::run {
 
 /// Whether this is a kernel of rox-run.
 bool is_inside();
-/// Becomes the command, on a node of this kernel; an empty @p node: where the caller is. @return an exit status
+/// Becomes the command, on a node of this kernel; an empty @p node: where the caller is. @return an
+/// exit status
 int run_on_node(const std::string &node, const std::vector<std::string> &command);
 
 } // namespace rox::run

@@ -93,8 +93,8 @@ bool read_numbers(Job &job, std::string_view name, std::string_view value)
     else if (name == "address")
         job.address = static_cast<unsigned>(first);
     else if (name == "link" && all.size() == 5)
-        job.link = {static_cast<uint32_t>(first), all[1], all[2],
-                    static_cast<double>(all[3]) / 1e6, all[4]};
+        job.link = {static_cast<uint32_t>(first), all[1], all[2], static_cast<double>(all[3]) / 1e6,
+                    all[4]};
     else
         return false;
     return true;
@@ -124,8 +124,8 @@ std::string encode(const Job &job)
     for (const uint32_t group : job.groups)
         writer.add("group", group);
     for (const Limit &limit : job.limits)
-        writer.add("limit", std::to_string(limit.resource) + ' ' + std::to_string(limit.soft) + ' ' +
-                                std::to_string(limit.hard));
+        writer.add("limit", std::to_string(limit.resource) + ' ' + std::to_string(limit.soft) +
+                                ' ' + std::to_string(limit.hard));
     writer.add("folder", job.folder);
     writer.add("umask", job.umask);
     writer.add("ignored", job.ignored);
@@ -135,16 +135,17 @@ std::string encode(const Job &job)
     writer.add("provider", job.provider);
     writer.add("provider_target", job.provider_target);
     writer.add("program", job.program);
-    writer.add("streams", std::string{static_cast<char>(job.streams[0]), static_cast<char>(job.streams[1]),
-                                      static_cast<char>(job.streams[2])});
+    writer.add("streams",
+               std::string{static_cast<char>(job.streams[0]), static_cast<char>(job.streams[1]),
+                           static_cast<char>(job.streams[2])});
     writer.add("input_file", job.input_file);
     writer.add("input_offset", job.input_offset);
     writer.add("termios", job.termios);
     writer.add("window", std::to_string(job.rows) + ' ' + std::to_string(job.columns));
     writer.add("nodes", job.nodes);
     writer.add("address", job.address);
-    writer.add("link", std::to_string(job.link.mtu) + ' ' + std::to_string(job.link.delay_ns) + ' ' +
-                           std::to_string(job.link.jitter_ns) + ' ' +
+    writer.add("link", std::to_string(job.link.mtu) + ' ' + std::to_string(job.link.delay_ns) +
+                           ' ' + std::to_string(job.link.jitter_ns) + ' ' +
                            std::to_string(static_cast<uint64_t>(job.link.loss * 1e6)) + ' ' +
                            std::to_string(job.link.rate));
     return writer.take();
@@ -159,9 +160,10 @@ std::optional<Job> decode(std::string_view text)
 
         if (end == text.npos || middle > end)
             return {};
-        const std::string_view name = text.substr(0, middle), value = text.substr(middle + 1, end - middle - 1);
-        if (!read_lists(job, name, value) && !read_texts(job, name, value) && !read_numbers(job, name, value) &&
-            !read_streams(job, name, value))
+        const std::string_view name = text.substr(0, middle),
+                               value = text.substr(middle + 1, end - middle - 1);
+        if (!read_lists(job, name, value) && !read_texts(job, name, value) &&
+            !read_numbers(job, name, value) && !read_streams(job, name, value))
             return {};
         text = text.substr(end + 1);
     }

@@ -3,8 +3,9 @@
  * @file
  * What rox-run and the first process of its kernel tell each other.
  *
- * They talk over sockets that the kernel has as /dev/hostpipe0 and so on, see `Pipe`. First rox-run sends the
- * job: its length in 4 bytes, then fields "NAME=VALUE" that each end with a zero byte. Then both send messages.
+ * They talk over sockets that the kernel has as /dev/hostpipe0 and so on, see `Pipe`. First rox-run
+ * sends the job: its length in 4 bytes, then fields "NAME=VALUE" that each end with a zero byte.
+ * Then both send messages.
  */
 #ifndef ROX_TOOLS_RUN_JOB_HPP
 #define ROX_TOOLS_RUN_JOB_HPP
@@ -55,10 +56,10 @@ struct Job {
     uint32_t uid = 0, gid = 0;
     std::vector<uint32_t> groups;
     std::string hostname;
-    std::string mhz;                ///< of the host's CPU
-    std::string provider;           ///< the file of the provider, empty: there is none
-    std::string provider_target;    ///< where libibverbs looks for it
-    std::string program;            ///< rox-run itself
+    std::string mhz;             ///< of the host's CPU
+    std::string provider;        ///< the file of the provider, empty: there is none
+    std::string provider_target; ///< where libibverbs looks for it
+    std::string program;         ///< rox-run itself
     Stream streams[3] = {Stream::pipe, Stream::pipe, Stream::pipe};
     std::string input_file; ///< if standard input is a file
     uint64_t input_offset = 0;
@@ -72,7 +73,8 @@ struct Job {
 /// What rox-run sends after the job.
 struct Order {
     enum Kind : uint32_t { signal, window, resume } kind;
-    uint32_t first, second; ///< signal: its number, and 1 for the whole job; window: rows and columns
+    uint32_t first,
+        second; ///< signal: its number, and 1 for the whole job; window: rows and columns
 };
 
 /// What the first process sends.

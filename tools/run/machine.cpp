@@ -38,10 +38,11 @@ std::pair<std::unique_ptr<File>, std::unique_ptr<File>> make_pair()
     return {std::make_unique<File>(ends[0]), std::make_unique<File>(ends[1])};
 }
 
-std::vector<std::string> command_line(const Image &image, const MachineSettings &settings, const std::string &pipes)
+std::vector<std::string> command_line(const Image &image, const MachineSettings &settings,
+                                      const std::string &pipes)
 {
-    // No "panic=": with it User Mode Linux would restart after a panic instead of ending. Each network namespace
-    // has its own RDMA devices. What waits for RCU need not wait long.
+    // No "panic=": with it User Mode Linux would restart after a panic instead of ending. Each
+    // network namespace has its own RDMA devices. What waits for RCU need not wait long.
     std::vector<std::string> line = {image.kernel(),
                                      fmt::format("mem={}M", settings.memory),
                                      "initrd=" + image.first_process(),
@@ -60,7 +61,8 @@ std::vector<std::string> command_line(const Image &image, const MachineSettings 
     return line;
 }
 
-/// The kernel needs file descriptors for files of the caller, and room; the command's limits are kept inside.
+/// The kernel needs file descriptors for files of the caller, and room; the command's limits are
+/// kept inside.
 void lift_limits()
 {
     for (const auto resource : {RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA}) {
@@ -75,8 +77,8 @@ void lift_limits()
 }
 
 /// In the child: becomes the kernel, which ends when the parent does.
-[[noreturn]] void become_kernel(const std::vector<std::string> &line, const std::vector<int> &keep, int log,
-                                pid_t parent)
+[[noreturn]] void become_kernel(const std::vector<std::string> &line, const std::vector<int> &keep,
+                                int log, pid_t parent)
 {
     std::vector<char *> arguments;
     sigset_t none;
@@ -95,7 +97,8 @@ void lift_limits()
     for (const int fd : keep)
         fcntl(fd, F_SETFD, 0);
     lift_limits();
-    // The kernel would reserve what lies between it and a heap at a random place. Containers may not allow that.
+    // The kernel would reserve what lies between it and a heap at a random place. Containers may
+    // not allow that.
     personality(ADDR_NO_RANDOMIZE);
     for (int number = 1; number < NSIG; number++)
         signal(number, number == SIGPIPE ? SIG_IGN : SIG_DFL);
@@ -152,7 +155,8 @@ unsigned default_memory()
 {
     constexpr uint64_t mib = 1 << 20, most = 2048, least = 128;
 
-    return static_cast<unsigned>(std::clamp(std::min(free_memory(), cgroup_memory()) / 2 / mib, least, most));
+    return static_cast<unsigned>(
+        std::clamp(std::min(free_memory(), cgroup_memory()) / 2 / mib, least, most));
 }
 
 Machine::Machine(const Image &image, const MachineSettings &settings)
@@ -205,7 +209,8 @@ Death cause_of_death(const std::string &log, int status)
     const size_t at = log.find(panic);
 
     if (at != log.npos) {
-        const std::string reason = log.substr(at + panic.size(), log.find('\n', at) - at - panic.size());
+        const std::string reason = log.substr(at + panic.size(),
+                                              log.find('\n', at) - at - panic.size());
 
         if (reason.find("ut of memory") != reason.npos || reason.find("on memory") != reason.npos)
             return {status_memory, "the kernel is out of memory: give it more by --memory"};

@@ -19,7 +19,7 @@
 namespace rox::run {
 
 struct MachineSettings {
-    unsigned memory = 0; ///< MiB
+    unsigned memory = 0;           ///< MiB
     std::vector<std::string> more; ///< arguments for the kernel
 };
 
@@ -39,7 +39,8 @@ public:
     int pipe(Pipe number) const { return pipes_[number]->get(); }
     /// Where the kernel's log comes out.
     int log() const { return log_->get(); }
-    /// Ends the kernel at once. Its file descriptors are closed then. @return its status as wait() has it
+    /// Ends the kernel at once. Its file descriptors are closed then. @return its status as wait()
+    /// has it
     int end();
 
 private:

@@ -38,7 +38,8 @@ sigset_t held_signals()
     sigset_t set;
 
     sigemptyset(&set);
-    for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGTSTP, SIGWINCH}) {
+    for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT,
+                             SIGTSTP, SIGWINCH}) {
         struct sigaction action {};
 
         if (sigaction(number, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
@@ -127,7 +128,8 @@ void send_output(int from, int to)
 class Relay {
 public:
     Relay(Machine &machine, const Job &job, Terminal &terminal, const RelayOptions &options)
-        : machine_(machine), job_(job), terminal_(terminal), options_(options), done_(eventfd(0, EFD_CLOEXEC))
+        : machine_(machine), job_(job), terminal_(terminal), options_(options),
+          done_(eventfd(0, EFD_CLOEXEC))
     {
         const sigset_t set = held_signals();
 
@@ -170,7 +172,8 @@ private:
 
         // It may not fit into the pipe at once, and the kernel may be dead.
         std::thread([fd = machine_.pipe(control_pipe), text, size] {
-            write_all(fd, reinterpret_cast<const char *>(&size), sizeof(size)) && write_all(fd, text.data(), text.size());
+            write_all(fd, reinterpret_cast<const char *>(&size), sizeof(size)) &&
+                write_all(fd, text.data(), text.size());
         }).detach();
     }
 
@@ -179,7 +182,8 @@ private:
         const bool is_terminal = job_.streams[0] == Stream::terminal;
 
         if (is_terminal || job_.streams[0] == Stream::pipe)
-            std::thread(send_input, machine_.pipe(input_pipe), is_terminal, terminal_.wanted()).detach();
+            std::thread(send_input, machine_.pipe(input_pipe), is_terminal, terminal_.wanted())
+                .detach();
     }
 
     void carry_output()
@@ -192,7 +196,8 @@ private:
         [[maybe_unused]] const ssize_t told = write(done_.get(), &one, sizeof(one));
     }
 
-    /// Waits until all that the command has written is with the caller. @return false if a signal ends that
+    /// Waits until all that the command has written is with the caller. @return false if a signal
+    /// ends that
     bool finish_output()
     {
         for (;;) {
@@ -205,8 +210,8 @@ private:
             if (entries[1].revents == 0)
                 continue;
             signalfd_siginfo info{};
-            if (read(signals_->get(), &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGWINCH &&
-                info.ssi_signo != SIGCONT)
+            if (read(signals_->get(), &info, sizeof(info)) == sizeof(info) &&
+                info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCONT)
                 return false;
         }
     }
@@ -262,7 +267,8 @@ private:
     void say(const std::string &text) const
     {
         if (options_.verbose)
-            fmt::print(stderr, "rox-run: {:.2f} s: {}{}\n", seconds(), text, terminal_.wanted() ? "\r" : "");
+            fmt::print(stderr, "rox-run: {:.2f} s: {}{}\n", seconds(), text,
+                       terminal_.wanted() ? "\r" : "");
     }
 
     void take_log()
@@ -288,7 +294,8 @@ private:
         const Order message{kind, first, second};
 
         if (started_)
-            write_all(machine_.pipe(control_pipe), reinterpret_cast<const char *>(&message), sizeof(message));
+            write_all(machine_.pipe(control_pipe), reinterpret_cast<const char *>(&message),
+                      sizeof(message));
     }
 
     void take_signal()
@@ -302,7 +309,8 @@ private:
         else if (!started_ && info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCONT)
             die_of(static_cast<int>(info.ssi_signo));
         else
-            // What the terminal sends (Ctrl-C) is for the whole job, what a process sends is for the command.
+            // What the terminal sends (Ctrl-C) is for the whole job, what a process sends is for
+            // the command.
             order(Order::signal, info.ssi_signo, info.ssi_code == SI_KERNEL ? 1 : 0);
     }
 
@@ -343,7 +351,8 @@ private:
     {
         Report report{};
 
-        if (recv(machine_.pipe(control_pipe), &report, sizeof(report), MSG_WAITALL) != sizeof(report))
+        if (recv(machine_.pipe(control_pipe), &report, sizeof(report), MSG_WAITALL) !=
+            sizeof(report))
             return died();
         switch (report.kind) {
         case Report::started:
@@ -351,16 +360,13 @@ private:
             started_ = true;
             send_window();
             return {};
-        case Report::stopped:
-            stop();
-            return {};
+        case Report::stopped: stop(); return {};
         case Report::missing:
-            complain(fmt::format("'{}': {}", job_.arguments[0], std::strerror(static_cast<int>(report.value))));
+            complain(fmt::format("'{}': {}", job_.arguments[0],
+                                 std::strerror(static_cast<int>(report.value))));
             return report.value == ENOENT ? status_not_found : status_not_executable;
-        case Report::failed:
-            return failed(report.value);
-        case Report::ended:
-            break;
+        case Report::failed: return failed(report.value);
+        case Report::ended: break;
         }
         return ended(static_cast<int>(report.value), report.offset);
     }
@@ -369,7 +375,8 @@ private:
     {
         if (job_.streams[0] == Stream::file)
             lseek(0, static_cast<off_t>(offset), SEEK_SET);
-        const int result = WIFSIGNALED(status) ? status_signal + WTERMSIG(status) : WEXITSTATUS(status);
+        const int result = WIFSIGNALED(status) ? status_signal + WTERMSIG(status)
+                                               : WEXITSTATUS(status);
         say(fmt::format("it ended with status {}", result));
         return result;
     }

@@ -25,7 +25,8 @@ struct RelayOptions {
 void hold_signals();
 
 /**
- * Gives the job to the machine and passes on all that caller and command have for each other, until the end.
+ * Gives the job to the machine and passes on all that caller and command have for each other, until
+ * the end.
  * @return the exit status of rox-run
  */
 int relay(Machine &machine, const Job &job, Terminal &terminal, const RelayOptions &options);

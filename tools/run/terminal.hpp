@@ -15,8 +15,9 @@ namespace rox::run {
 /**
  * Passes all keys to the command while it has the terminal: raw mode, which the destructor ends.
  *
- * That is done if both standard input and output are terminals. If output goes elsewhere, what reads it (a pager)
- * may use the terminal as well; then lines are passed, and Ctrl-C is a signal to rox-run.
+ * That is done if both standard input and output are terminals. If output goes elsewhere, what
+ * reads it (a pager) may use the terminal as well; then lines are passed, and Ctrl-C is a signal to
+ * rox-run.
  */
 class Terminal {
 public:
@@ -36,7 +37,8 @@ private:
     std::optional<termios> before_;
 };
 
-/// Whether reading standard input would stop this process: a terminal that has another job in the foreground.
+/// Whether reading standard input would stop this process: a terminal that has another job in the
+/// foreground.
 bool in_background();
 
 } // namespace rox::run

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What rox-run and its first process tell each other, and what rox-run makes of the caller's words. */
+/* What rox-run and its first process tell each other, and what rox-run makes of the caller's words.
+ */
 #include "run/caller.hpp"
 #include "run/image.hpp"
 #include "run/init/modules.hpp"
@@ -102,23 +103,29 @@ TEST(RunLink, WordsOfTc)
 
 TEST(RunLink, WhatCannotBeIsRefused)
 {
-    for (const char *text : {"delay", "delay much", "delay 1mbit", "loss 101%", "mtu 100", "mtu 70000", "rate -1mbit",
-                             "colour blue", "rate 1mbit extra"})
+    for (const char *text : {"delay", "delay much", "delay 1mbit", "loss 101%", "mtu 100",
+                             "mtu 70000", "rate -1mbit", "colour blue", "rate 1mbit extra"})
         EXPECT_THROW(parse_link(text), std::runtime_error) << text;
 }
 
 TEST(RunModules, ArgumentsAreThoseOfTheModule)
 {
-    EXPECT_EQ(module_arguments("mem=1M hostpipe.fds=3,4 rox.spin_us=0 rox.gso=N quiet\n", "rox"), "spin_us=0 gso=N");
+    EXPECT_EQ(module_arguments("mem=1M hostpipe.fds=3,4 rox.spin_us=0 rox.gso=N quiet\n", "rox"),
+              "spin_us=0 gso=N");
     EXPECT_EQ(module_arguments("hostpipe.fds=3,4", "hostpipe"), "fds=3,4");
     EXPECT_EQ(module_arguments("hostpipe.fds=3,4", "host"), "");
 }
 
 TEST(RunMachine, TheEndHasACause)
 {
-    EXPECT_EQ(cause_of_death("x\nKernel panic - not syncing: Out of memory: compulsory\n", 0).status, status_memory);
-    EXPECT_EQ(cause_of_death("Kernel panic - not syncing: System is deadlocked on memory\n", 0).status, status_memory);
-    const Death panic = cause_of_death("[ 1.0] Kernel panic - not syncing: Fatal exception\nmore\n", 0);
+    EXPECT_EQ(
+        cause_of_death("x\nKernel panic - not syncing: Out of memory: compulsory\n", 0).status,
+        status_memory);
+    EXPECT_EQ(
+        cause_of_death("Kernel panic - not syncing: System is deadlocked on memory\n", 0).status,
+        status_memory);
+    const Death panic = cause_of_death("[ 1.0] Kernel panic - not syncing: Fatal exception\nmore\n",
+                                       0);
     EXPECT_EQ(panic.status, status_panic);
     EXPECT_EQ(panic.reason, "the kernel panicked: Fatal exception");
     EXPECT_EQ(cause_of_death("", SIGKILL).status, status_memory);

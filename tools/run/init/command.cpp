@@ -64,7 +64,8 @@ std::vector<char *> pointers(const std::vector<std::string> &texts)
     return all;
 }
 
-/// In the child: becomes the command. What keeps it from that goes to @p error_pipe, which ends otherwise.
+/// In the child: becomes the command. What keeps it from that goes to @p error_pipe, which ends
+/// otherwise.
 [[noreturn]] void execute(const Job &job, const Streams &streams, int error_pipe)
 {
     const auto arguments = pointers(job.arguments);
@@ -137,8 +138,8 @@ pid_t start(const Job &job, Streams &streams)
         } else if (order.kind == Order::resume) {
             kill(-command, SIGCONT);
         } else if (terminal >= 0) {
-            const winsize size{static_cast<unsigned short>(order.first), static_cast<unsigned short>(order.second), 0,
-                               0};
+            const winsize size{static_cast<unsigned short>(order.first),
+                               static_cast<unsigned short>(order.second), 0, 0};
 
             ioctl(terminal, TIOCSWINSZ, &size);
         }
@@ -148,8 +149,9 @@ pid_t start(const Job &job, Streams &streams)
 
 bool is_spared(pid_t process, const Streams &streams)
 {
-    return process == 1 || process == streams.input ||
-           std::find(streams.outputs.begin(), streams.outputs.end(), process) != streams.outputs.end();
+    return process == 1 || process == getpid() || process == streams.input ||
+           std::find(streams.outputs.begin(), streams.outputs.end(), process) !=
+               streams.outputs.end();
 }
 
 /// Whether a process is a program that runs: neither the kernel's own nor dead.
@@ -184,7 +186,8 @@ bool kill_others(const Streams &streams)
     return found;
 }
 
-/// What the command has started ends with it, as the kernel does; what has been written is sent before.
+/// What the command has started ends with it, as the kernel does; what has been written is sent
+/// before.
 void finish(Streams &streams)
 {
     constexpr int rounds = 1000;

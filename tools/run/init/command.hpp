@@ -11,7 +11,10 @@
 
 namespace rox::run {
 
-/// Runs the command of the job and reports to rox-run what becomes of it. The calling process is the first one.
+/**
+ * Runs the command of the job and reports to rox-run what becomes of it. When it ends, all programs
+ * end but the first process, the calling one, and those that copy its output.
+ */
 void run_command(const Job &job, Streams &streams);
 
 } // namespace rox::run

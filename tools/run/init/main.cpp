@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The first process in the kernel of rox-run. It makes the world in which the command runs, and runs it. */
+/* The first process in the kernel of rox-run. It makes the world in which the command runs, and
+ * runs it. */
 #include "run/init/command.hpp"
 #include "run/init/modules.hpp"
 #include "run/init/network.hpp"
@@ -9,6 +10,7 @@
 
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
@@ -42,10 +44,18 @@ int main()
     const Job job = receive_job();
     enter_world(job);
     name_hosts(job, make_network(job));
-    Streams streams = open_streams(job);
-    umount2(host_root, MNT_DETACH);
-    run_command(job, streams);
+    // A job whose parent is the first process cannot be stopped (Ctrl-Z), so another one starts the
+    // command.
+    const pid_t child = fork();
+    need(child >= 0, "fork");
+    if (child == 0) {
+        Streams streams = open_streams(job);
+
+        umount2(host_root, MNT_DETACH);
+        run_command(job, streams);
+    }
     // rox-run ends the kernel.
     for (;;)
-        pause();
+        if (wait(nullptr) < 0)
+            pause();
 }

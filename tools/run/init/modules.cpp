@@ -15,7 +15,8 @@ namespace rox::run {
 namespace {
 
 /// Calls @p each with the parts of a text between the separators that are not empty.
-template <typename Each> void split(const std::string &text, const char *separators, Each each)
+template <typename Each>
+void split(const std::string &text, const char *separators, Each each)
 {
     for (size_t at = text.find_first_not_of(separators); at != text.npos;) {
         const size_t end = std::min(text.find_first_of(separators, at), text.size());

@@ -10,9 +10,11 @@
 
 namespace rox::run {
 
-/// Loads the modules that /modules/order names, if there is such a file. What cannot be loaded is left out.
+/// Loads the modules that /modules/order names, if there is such a file. What cannot be loaded is
+/// left out.
 void load_modules();
-/// The arguments for a module on the kernel's command line: of "hostpipe.fds=3,4" is "fds=3,4" for hostpipe.
+/// The arguments for a module on the kernel's command line: of "hostpipe.fds=3,4" is "fds=3,4" for
+/// hostpipe.
 std::string module_arguments(const std::string &command_line, const std::string &module);
 
 } // namespace rox::run

@@ -91,7 +91,8 @@ int Request::send(int family)
         return errno;
     kernel.nl_family = AF_NETLINK;
     reinterpret_cast<nlmsghdr *>(bytes_)->nlmsg_len = static_cast<uint32_t>(size_);
-    if (sendto(fd, bytes_, size_, 0, reinterpret_cast<const sockaddr *>(&kernel), sizeof(kernel)) < 0)
+    if (sendto(fd, bytes_, size_, 0, reinterpret_cast<const sockaddr *>(&kernel), sizeof(kernel)) <
+        0)
         error = errno;
     else
         error = answer(fd);

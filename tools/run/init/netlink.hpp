@@ -19,13 +19,15 @@ public:
     Request(uint16_t type, uint16_t flags);
 
     /// Appends a structure of the family, before all attributes.
-    template <typename T> Request &put(const T &part)
+    template <typename T>
+    Request &put(const T &part)
     {
         append(&part, sizeof(part));
         return *this;
     }
     Request &add(uint16_t attribute, const void *data, size_t size);
-    template <typename T> Request &number(uint16_t attribute, T value)
+    template <typename T>
+    Request &number(uint16_t attribute, T value)
     {
         return add(attribute, &value, sizeof(value));
     }
@@ -34,7 +36,8 @@ public:
     /// Begins a nest, which ends at end().
     size_t begin(uint16_t attribute);
     /// Begins a nest behind a structure, as TCA_OPTIONS of netem has it.
-    template <typename T> size_t begin_with(uint16_t attribute, const T &part)
+    template <typename T>
+    size_t begin_with(uint16_t attribute, const T &part)
     {
         const size_t place = begin(attribute);
 
@@ -43,7 +46,8 @@ public:
     }
     Request &end(size_t nest);
 
-    /// Sends it to a family (NETLINK_ROUTE, NETLINK_RDMA) and waits for the answer. @return 0 or an errno
+    /// Sends it to a family (NETLINK_ROUTE, NETLINK_RDMA) and waits for the answer. @return 0 or an
+    /// errno
     int send(int family);
 
 private:

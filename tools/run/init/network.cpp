@@ -27,7 +27,8 @@ constexpr const char *netdev = "eth0";
 
 std::string address4(unsigned node)
 {
-    return "10.123." + std::to_string(node / 250) + '.' + std::to_string(node % 250 + (node >= 250 ? 1 : 0));
+    return "10.123." + std::to_string(node / 250) + '.' +
+           std::to_string(node % 250 + (node >= 250 ? 1 : 0));
 }
 
 std::string address6(unsigned node)

@@ -94,7 +94,8 @@ termios settings_of(const std::string &digits)
     auto *bytes = reinterpret_cast<unsigned char *>(&settings);
 
     for (size_t i = 0; i < sizeof(settings) && 2 * i + 1 < digits.size(); i++)
-        bytes[i] = static_cast<unsigned char>(std::strtoul(digits.substr(2 * i, 2).c_str(), nullptr, 16));
+        bytes[i] = static_cast<unsigned char>(
+            std::strtoul(digits.substr(2 * i, 2).c_str(), nullptr, 16));
     return settings;
 }
 
@@ -118,7 +119,8 @@ int open_terminal(const Job &job, Streams &streams)
         streams.input = start_copy(host, master);
         close(host);
     }
-    const bool on_output = job.streams[1] == Stream::terminal, on_error = job.streams[2] == Stream::terminal;
+    const bool on_output = job.streams[1] == Stream::terminal,
+               on_error = job.streams[2] == Stream::terminal;
     const int host = on_output  ? open_host_pipe(output_pipe)
                      : on_error ? open_host_pipe(error_pipe)
                                 : open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -159,11 +161,8 @@ Streams open_streams(const Job &job)
             fd = open_input_file(job);
             streams.input_is_file = true;
             break;
-        case Stream::output:
-            fd = streams.command[1];
-            break;
-        case Stream::closed:
-            break;
+        case Stream::output: fd = streams.command[1]; break;
+        case Stream::closed: break;
         }
         // So that the command may open /dev/stdout.
         if (fd >= 0 && job.streams[i] == Stream::pipe)

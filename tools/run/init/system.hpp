@@ -19,7 +19,8 @@ int open_pipe(int number);
 /// The control pipe.
 int control();
 
-/// Tells rox-run why there is no world for the command, and waits for the end. @p error: errno, or 0.
+/// Tells rox-run why there is no world for the command, and waits for the end. @p error: errno, or
+/// 0.
 [[noreturn]] void fail(std::string_view what, int error);
 /// fail() with errno if the condition does not hold.
 void need(bool condition, std::string_view what);

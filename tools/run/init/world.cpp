@@ -3,11 +3,11 @@
 
 #include "run/init/system.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 namespace rox::run {
@@ -15,7 +15,8 @@ namespace {
 
 void mount_at(const char *type, const std::string &place, unsigned long flags, const char *options)
 {
-    need(mount(type, place.c_str(), type, flags, options) == 0, std::string("mount of ") + type + " at " + place);
+    need(mount(type, place.c_str(), type, flags, options) == 0,
+         std::string("mount of ") + type + " at " + place);
 }
 
 void make(const char *path)
@@ -25,7 +26,8 @@ void make(const char *path)
 
 void move_mount_to(const std::string &from, const std::string &to)
 {
-    need(mount(from.c_str(), to.c_str(), nullptr, MS_MOVE, nullptr) == 0, "moving the mount " + from);
+    need(mount(from.c_str(), to.c_str(), nullptr, MS_MOVE, nullptr) == 0,
+         "moving the mount " + from);
 }
 
 /// Whether a path is a folder or lies in it.
@@ -34,7 +36,8 @@ bool is_in(const std::string &path, const std::string &folder)
     return path == folder || path.compare(0, folder.size() + 1, folder + '/') == 0;
 }
 
-/// The host's folders below the new root whose changes stay. The first process is in the new root already.
+/// The host's folders below the new root whose changes stay. The first process is in the new root
+/// already.
 void pass_through(const Job &job)
 {
     for (const auto &folder : job.writable) {
@@ -71,8 +74,9 @@ void furnish_dev()
 }
 
 /**
- * Lays the provider over the file system. libibverbs loads each provider that /etc/libibverbs.d names into each
- * program. No device is there but rox', so its provider is the only one that is named.
+ * Lays the provider over the file system. libibverbs loads each provider that /etc/libibverbs.d
+ * names into each program. No device is there but rox', so its provider is the only one that is
+ * named.
  */
 void lay_provider(const Job &job)
 {
@@ -99,15 +103,15 @@ void tell_mhz(const std::string &mhz)
 
     if (mhz.empty())
         return;
+    // Of each CPU, after its number.
     for (size_t at = 0, end; at < text.size(); at = end + 1) {
-        end = text.find('\n', at);
-        if (end == text.npos)
-            end = text.size();
-        if (text.compare(at, 5, "model") == 0 || text.compare(at, 8, "bogomips") == 0)
-            with += "cpu MHz\t\t: " + mhz + '\n';
+        end = std::min(text.find('\n', at), text.size());
         with.append(text, at, end - at).append(1, '\n');
+        if (text.compare(at, 9, "processor") == 0)
+            with += "cpu MHz\t\t: " + mhz + '\n';
     }
-    need(write_file(place, with) && mount(place, "/proc/cpuinfo", nullptr, MS_BIND, nullptr) == 0, place);
+    need(write_file(place, with) && mount(place, "/proc/cpuinfo", nullptr, MS_BIND, nullptr) == 0,
+         place);
 }
 
 /// What programs of RDMA need, and what is not worth an error.
@@ -141,13 +145,14 @@ void enter_world(const Job &job)
     make("/rw/upper");
     make("/rw/work");
     mount_at("overlay", root, 0, "lowerdir=/host,upperdir=/rw/upper,workdir=/rw/work,volatile");
-    for (const char *folder : {"/proc", "/sys", "/dev", "/run", "/run/netns", "/run/rox-run", "/run/rox-run/host", "/tmp"})
+    for (const char *folder : {"/proc", "/sys", "/dev", "/run", "/run/netns", "/run/rox-run",
+                               "/run/rox-run/host", "/tmp"})
         make((root + folder).c_str());
     move_mount_to("/host", root + host_root);
     for (const char *folder : {"/proc", "/sys", "/dev"})
         move_mount_to(folder, root + folder);
-    need(chdir(root.c_str()) == 0 && mount(".", "/", nullptr, MS_MOVE, nullptr) == 0 && chroot(".") == 0 &&
-             chdir("/") == 0,
+    need(chdir(root.c_str()) == 0 && mount(".", "/", nullptr, MS_MOVE, nullptr) == 0 &&
+             chroot(".") == 0 && chdir("/") == 0,
          "the new root");
     furnish_dev();
     lay_provider(job);
@@ -164,7 +169,8 @@ void name_hosts(const Job &job, const std::string &lines)
     const std::string name = job.nodes > 1 ? "node" + std::to_string(job.address) : job.hostname;
 
     sethostname(name.data(), name.size());
-    write_file("/etc/hosts", read_file("/etc/hosts") + "\n" + lines);
+    // The first line with a name counts.
+    write_file("/etc/hosts", lines + read_file("/etc/hosts"));
 }
 
 } // namespace rox::run

@@ -16,11 +16,12 @@ constexpr const char *host_root = "/run/rox-run/host";
 /// Mounts what the first process needs to talk to rox-run.
 void mount_first();
 /**
- * Makes the caller's file system the root: read from the host, written to memory but for the folders that the job
- * names. Lays the provider over it.
+ * Makes the caller's file system the root: read from the host, written to memory but for the
+ * folders that the job names. Lays the provider over it.
  */
 void enter_world(const Job &job);
-/// Adds what the network has to /etc/hosts and sets the host's name. @p lines end with a newline each.
+/// Adds what the network has to /etc/hosts and sets the host's name. @p lines end with a newline
+/// each.
 void name_hosts(const Job &job, const std::string &lines);
 
 } // namespace rox::run
