@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernel of rox-run: User Mode Linux with rox built in.
 
-It is built in the build folder, from a copy of Debian's linux-source (hard links) in which
-kernel/ is drivers/infiniband/sw/rox, and tools/run/kernel is in arch/um/drivers. The build folder
-is kept: after a change of rox only what depends on it is built again. scripts/run.config is the
+It is built in the cache folder, from a copy of Debian's linux-source (hard links) in which
+kernel/ is drivers/infiniband/sw/rox, and tools/run/kernel is in arch/um/drivers. What was built
+is kept there: after a change of rox only what depends on it is built again. scripts/run.config is the
 configuration; ROX_RUN_SERIES chooses another kernel ("7.3"), whose scripts/run-7.3.config comes on top.
 """
 
@@ -161,11 +161,12 @@ def configure(recipe, tree, output):
 
 def build():
     """Builds the kernel into build/run/linux and returns its path."""
-    folder = BUILD / "run"
-    output = folder / f"kernel-{SERIES}"
-    tree = folder / f"source-{SERIES}"
+    folder, room = BUILD / "run", CACHE / "run"
+    output = room / f"kernel-{SERIES}"
+    tree = room / f"source-{SERIES}"
+    folder.mkdir(parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w", encoding="ascii") as lock:
+    with open(room / ".lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         recipe = RunRecipe()
         prepare(source_tree(), tree)

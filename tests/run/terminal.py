@@ -40,8 +40,11 @@ class Session:
         """Waits until the terminal shows that, and returns the match."""
         end = time.monotonic() + LIMIT
         while not (match := re.search(pattern, self.seen)):
-            if time.monotonic() > end or not select.select([self.master], [], [], 1)[0] and self.ended():
+            readable = select.select([self.master], [], [], 1)[0]
+            if time.monotonic() > end or not readable and self.ended():
                 raise SystemExit(f"not seen: {pattern}\nseen:\n{self.seen}")
+            if not readable:
+                continue
             try:
                 self.seen += os.read(self.master, 4096).decode(errors="replace")
             except OSError:
@@ -93,7 +96,7 @@ def stops(rox_run):
     """From a shell: Ctrl-Z stops rox-run, whose terminal is as before then; fg goes on."""
     command = " ".join(rox_run) + " -- cat"
     session = Session(["bash", "--norc", "--noprofile", "-i"])
-    session.send("PS1='> '; stty -a >/dev/null\n")
+    session.send("PS1='next''# '\n")
     session.send(command + "\n")
     session.send("once\n")
     session.expect(r"once\r\n.*once\r\n")
@@ -106,6 +109,7 @@ def stops(rox_run):
     session.send("again\n")
     session.expect(r"again\r\n.*again\r\n")
     session.send("\x04")
+    session.expect("next# ")
     session.send("echo status $?\n")
     session.expect("status 0")
     session.send("exit\n")
@@ -115,9 +119,9 @@ def stops(rox_run):
 def has_jobs(rox_run):
     """The shell inside has job control of its own."""
     session = Session([*rox_run, "--", "bash", "--norc", "--noprofile", "-i"])
-    session.send("sleep 100\n")
-    session.expect("sleep 100")
-    time.sleep(1)
+    session.expect(r"bash-[\d.]+[#$] ")
+    session.send("sh -c 'echo be\"\"gun; exec sleep 100'\n")
+    session.expect("begun")
     session.send("\x1a")
     session.expect("Stopped")
     session.send("bg; jobs\n")
