@@ -174,6 +174,12 @@ void take_streams(Job &job, bool raw)
         if (stream == Stream::terminal && job.termios.empty())
             take_terminal(job, fd, raw);
     }
+    // No file that is opened from here on has the number of a stream.
+    for (int fd = 0; fd <= 2 && fd >= 0;) {
+        fd = open("/dev/null", O_RDWR);
+        if (fd > 2)
+            close(fd);
+    }
     if (job.streams[0] == Stream::pipe && take_input_file(job))
         job.streams[0] = Stream::file;
     if (job.streams[1] == Stream::pipe && job.streams[2] == Stream::pipe && same_file(1, 2))
