@@ -42,7 +42,7 @@ class RunRecipe(debugkernel.Recipe):
 def source_tree():
     """Linux' source as Debian has it."""
     if SERIES == debugkernel.SERIES:
-        return debugkernel.unpack_source(debugkernel.source_version())
+        return debugkernel.unpack_source(debugkernel.UML, debugkernel.source_version(debugkernel.UML))
     trees = [t for t in (CACHE / "src").glob(f"linux-source-{SERIES}.*") if (t / ".complete").exists()]
     if not trees:
         raise HarnessError(f"no source of Linux {SERIES} in {CACHE}/src")
