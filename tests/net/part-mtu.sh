@@ -12,8 +12,10 @@ part_mtu() {
 	case_run "below what RoCE needs and back: no port, and again" mtu_no_port
 	case_run "changed all the time" mtu_churn
 	case_run "CM, the server's is smaller: the connection has that" mtu_agreed "$NS1" "$DEV1"
-	case_run "CM, the client's is smaller: the connection has that" mtu_agreed "$NS2" "$DEV2"
-	case_run "CM, the server's VLAN has a smaller one: the connection has that" mtu_vlan
+	if [[ -z ${ROX_QUICK:-} ]]; then
+		case_run "CM, the client's is smaller: the connection has that" mtu_agreed "$NS2" "$DEV2"
+		case_run "CM, the server's VLAN has a smaller one: the connection has that" mtu_vlan
+	fi
 	case_run "ICMP errors, forged: too big, unreachable: nobody notices" mtu_forged
 	stage_end
 }
@@ -65,6 +67,7 @@ mtu_churn() {
 cm_talks() {
 	local size=$1 server=$2 program
 	run_pair -t 20 -- rping -s -a "$server" -C 2 -S "$size" -- rping -c -a "$server" -C 2 -S "$size" || return
+	[[ -z ${ROX_QUICK:-} ]] || return 0
 	for program in ib_send_bw ib_read_bw; do
 		run_pair -t 20 -- $program -R -d "$ROX1" -s 65536 -n 20 -- \
 			$program -R -d "$ROX2" -s 65536 -n 20 "$server" || return

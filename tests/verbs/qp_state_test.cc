@@ -204,6 +204,12 @@ TEST_F(QpStateCore, BadValuesAreInvalid)
     t.attr.ah_attr.is_global = 0;
     EXPECT_TRUE(refuses(IBV_QPT_RC, IBV_QPS_INIT, t)) << "RoCE needs a GRH";
     t = rtr_transition(IBV_QPT_RC, {}, self, 5);
+    t.attr.ah_attr.grh.dgid = context.gid(Family::V6);
+    EXPECT_TRUE(refuses(IBV_QPT_RC, IBV_QPS_INIT, t)) << "IPv4 source, IPv6 destination";
+    t.attr.ah_attr.grh.dgid = context.gid(Family::V4);
+    t.attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(context.gid_index(Family::V6));
+    EXPECT_TRUE(refuses(IBV_QPT_RC, IBV_QPS_INIT, t)) << "IPv6 source, IPv4 destination";
+    t = rtr_transition(IBV_QPT_RC, {}, self, 5);
     t.attr.min_rnr_timer = 32;
     EXPECT_TRUE(refuses(IBV_QPT_RC, IBV_QPS_INIT, t)) << "min_rnr_timer has five bits";
 

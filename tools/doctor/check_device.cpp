@@ -113,6 +113,23 @@ Finding chosen_gid_finding(const Device &device, unsigned index)
         Level::ok, fmt::format("{}: GID index {} is {}", device.name, index, gid->address()), {}};
 }
 
+bool on_loopback(const Tree &files, const Device &device)
+{
+    constexpr std::string_view loopback = "772"; // ARPHRD_LOOPBACK
+
+    return files.line("/sys/class/net/" + device.netdev + "/type") == loopback;
+}
+
+/* The RDMA core takes no address of lo for the RDMA CM. */
+Finding loopback_finding(const Device &device)
+{
+    return {Level::warning,
+            fmt::format("{}: the RDMA CM takes no addresses of {}; those of a dummy it does",
+                        device.name, device.netdev),
+            {"ip link add rox-dummy type dummy", "ip address add 192.0.2.1/24 dev rox-dummy",
+             "ip link set rox-dummy up", "rdma link add rox1 type rox netdev rox-dummy"}};
+}
+
 /* Other devices that have an address of this one. */
 Findings shared_addresses(const Host &host, const Device &device)
 {
@@ -239,9 +256,12 @@ Findings GidCheck::look(const Host &host, const Options &options) const
 {
     Findings findings;
 
-    for (const Device &device : devices_of(host, options))
+    for (const Device &device : devices_of(host, options)) {
         findings.push_back(options.gid_index ? chosen_gid_finding(device, *options.gid_index)
                                              : gid_finding(device));
+        if (on_loopback(host.files, device))
+            findings.push_back(loopback_finding(device));
+    }
     return findings;
 }
 

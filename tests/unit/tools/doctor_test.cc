@@ -236,6 +236,18 @@ TEST_F(DoctorTest, WrongGidIndexWasChosen)
     expect(GidCheck(), Level::ok, "10.0.0.1");
 }
 
+TEST_F(DoctorTest, NoRdmaCmOnLoopback)
+{
+    add_gid("rox0", 1, ipv4);
+    EXPECT_EQ(look(GidCheck()).size(), 1U);
+    put("/sys/class/net/eth0/type", "772\n");
+    Findings findings = look(GidCheck());
+    ASSERT_EQ(findings.size(), 2U);
+    EXPECT_EQ(findings[1].level, Level::warning);
+    EXPECT_NE(findings[1].what.find("the RDMA CM takes no addresses"), std::string::npos)
+        << findings[1].what;
+}
+
 TEST_F(DoctorTest, AnotherDeviceHasTheAddress)
 {
     put("/sys/class/infiniband/mlx5_0/hca_type", "MT4119\n");
