@@ -104,9 +104,9 @@ def main(arguments):
 
 def run_rows(options, rows, whole, began):
     """Builds, runs, judges. `whole`: nothing of what was chosen has been left out."""
-    kernels = list(dict.fromkeys(row.kernel for row in rows if row.kernel != "host"))
+    kernels = [kernel for kernel in options.kernels.split() if any(row.kernel == kernel for row in rows)]
     with ThreadPoolExecutor(1) as builder:
-        runs = with_kernels(rows, None if options.no_build else builder)
+        runs = with_kernels(rows, kernels, None if options.no_build else builder)
         if not options.no_build and not build_all({row.group for row in rows}, kernels):
             builder.shutdown(cancel_futures=True)
             return finish_early("make failed", began)

@@ -129,7 +129,7 @@ class Run:
         if error:
             self.results = results = Results(self.row.label)
             output.end(self, error)
-            results.fail("its kernel could not be built")
+            results.fail("its kernel, or the module for it, could not be built")
             return results
         results = self._once(values, output)
         if not results.never_began or self.ended:
@@ -244,11 +244,17 @@ class Places:
                 self._changed.notify()
 
 
+def is_built_beside(kernel, kernels):
+    """True if the module for it is built while groups run on other kernels: all but the newest of Debian's."""
+    return kernel in debugkernel.NAMES or \
+        table.is_usual(kernel) and any(table.is_usual(later) for later in kernels[kernels.index(kernel) + 1:])
+
+
 def build_all(groups, kernels):
-    """Builds everything that the groups need, but for kernels."""
+    """Builds everything that the groups need, but for kernels and what is built beside them."""
     wanted = []
     if groups - {"unit", "lint"}:
-        wanted += [["provider"], *(["module", f"KVER={k}"] for k in kernels if k not in debugkernel.NAMES)]
+        wanted += [["provider"], *(["module", f"KVER={k}"] for k in kernels if not is_built_beside(k, kernels))]
     programs = [g for g in sorted(groups) if (REPO / "tests" / g / "Makefile").exists()]
     if not foreign_built(groups, kernels):
         return False
@@ -283,11 +289,12 @@ def make(*targets):
 
 
 def build_kernel(name):
-    """Builds one of the kernels that find bugs, and the module for it, while groups run on other kernels.
+    """Builds the module for a kernel, while groups run on other kernels, and before that one of ours itself.
 
     Returns the output if the build failed.
     """
-    for command in (make(f"kernel-{name}"), make("module", f"KVER={name}")):
+    ours = [make(f"kernel-{name}")] if name in debugkernel.NAMES else []
+    for command in (*ours, make("module", f"KVER={name}")):
         result = subprocess.run(["nice", *command], stdin=subprocess.DEVNULL, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
@@ -295,10 +302,15 @@ def build_kernel(name):
     return None
 
 
-def with_kernels(rows, builder):
-    """The runs of rows, which wait for the kernels that have to be built."""
+def with_kernels(rows, kernels, builder):
+    """The runs of rows, which wait for what is built beside them. `builder`, if any, has one thread."""
     ready = {}
-    for kernel in (row.kernel for row in rows):
-        if kernel in debugkernel.NAMES and kernel not in ready:
-            ready[kernel] = builder.submit(build_kernel, kernel) if builder else None
-    return [Run(row, ready.get(row.kernel)) for row in rows]
+    beside = [kernel for kernel in kernels if is_built_beside(kernel, kernels)] if builder else []
+    # Those that take minutes come last.
+    for kernel in sorted(beside, key=lambda kernel: kernel in debugkernel.NAMES):
+        ready[kernel] = builder.submit(build_kernel, kernel)
+    usual = [future for kernel, future in ready.items() if table.is_usual(kernel)]
+    if usual:
+        # It installs the modules of all of Debian's kernels.
+        ready["install"] = builder.submit(lambda: next(filter(None, (future.result() for future in usual)), None))
+    return [Run(row, ready.get(row.group if row.group == "install" else row.kernel)) for row in rows]

@@ -5,7 +5,7 @@
 
 part_cycle() {
 	tap_run "namespaces" net_two 9000
-	tap_run "the first lives" cycle_batch 5
+	tap_run "the first lives" cycle_batch $((LIFE_TIMES > 6 ? 5 : 2))
 	memory_runs "load, links, traffic, unload" $((LIFE_TIMES / 3)) lives cycle_lives
 	tap_run "stage cleared" stage_clear
 }

@@ -6,7 +6,7 @@
 part_kill() {
 	tap_run "stage" stage_set
 	leak_mark
-	tap_run "the first kills" kill_batch 10
+	tap_run "the first kills" kill_batch $((LIFE_TIMES > 6 ? 10 : 4))
 	memory_runs "kill -9 in mid-transfer" $((LIFE_TIMES / 3)) kills kill_times
 	tap_run "the links still work" run_limited 30 "$TRAFFIC" once -m 60 "$ROX1" "$OTHER_ROX"
 	tap_run "the module unloads right behind a kill -9 of who uses it" kill_and_unload
@@ -49,9 +49,9 @@ random_sleep() {
 # One end is killed; the other one has to see that and end by itself.
 kill_traffic() {
 	# A survivor learns of the death by its retries, a second in all.
-	local options=(-t 13) victim survivor
-	((RANDOM % 2)) || options+=(-e)
-	traffic_start "${options[@]}" || return
+	local options victim survivor
+	chance_of_events
+	traffic_start -t 13 "${options[@]}" || return
 	random_sleep 80
 	if ((RANDOM % 2)); then victim=$server survivor=$client
 	else victim=$client survivor=$server; fi
@@ -110,7 +110,7 @@ kill_program() {
 			>"$ROX_TMP/connect.out" 2>&1 &
 	fi
 	client=$!
-	random_sleep 999
+	random_sleep $((LIFE_TIMES > 6 ? 999 : 300))
 	process_gone "$server" || process_gone "$client" &&
 		{ traffic_print; traffic_kill; fail "$program ended before it was killed"; return; }
 	if ((RANDOM % 2)); then one=$server other=$client; else one=$client other=$server; fi

@@ -12,8 +12,8 @@ remove_kinds="veth link namespace other_namespace both_links netdev_moved namesp
 survive_kinds="flap carrier_flap mtu address"
 
 part_remove() {
-	local what survive_times=$((REMOVE_TIMES > 3 ? REMOVE_TIMES : 2))
-	tap_run "the first removal" remove_times 1 remove_veth
+	local what survive_times=$((REMOVE_TIMES > 3 ? REMOVE_TIMES : LIFE_TIMES > 6 ? 2 : 1))
+	[[ -n ${ROX_QUICK:-} ]] || tap_run "the first removal" remove_times 1 remove_veth
 	# Too few tell nothing of memory.
 	if ((REMOVE_TIMES < 3)); then
 		remove_each $REMOVE_TIMES
@@ -51,8 +51,8 @@ remove_times() {
 }
 
 traffic_start_either() {
-	local options=()
-	((RANDOM % 2)) || options=(-e)
+	local options
+	chance_of_events
 	traffic_start "$@" "${options[@]}" -q $REMOVE_CONNECTIONS && random_sleep 50
 }
 
@@ -127,7 +127,9 @@ remove_module_busy() {
 
 # Under way until survivor_ends; the connection stands 17 seconds of silence.
 survivor_start() {
-	traffic_start -t 19 -r 7
+	local options
+	chance_of_events
+	traffic_start -t 19 -r 7 "${options[@]}"
 }
 
 survivor_ends() {

@@ -15,7 +15,7 @@ shake_faults="loss disorder corruption flap carrier mtu address other_link unloa
 part_shake() {
 	local fault name connections shaken
 	tap_run "stage" stage_set
-	tap_run "the first load" mix_calm 5
+	tap_run "the first load" mix_calm $((LIFE_TIMES > 6 ? 5 : 3))
 	leak_mark
 	memory_now >"$ROX_TMP/memory.0"
 	log_mark
@@ -33,7 +33,7 @@ part_shake() {
 	mix_connections
 	memory_now >"$ROX_TMP/memory.1"
 	shaken=$connections
-	tap_run "a load that nothing happens to" mix_calm 8
+	tap_run "a load that nothing happens to" mix_calm $((LIFE_TIMES > 6 ? 8 : 5))
 	mix_connections
 	tap_run "nothing in the kernel log" log_check
 	tap_run "no leak" leak_check

@@ -7,10 +7,11 @@ import os
 import time
 import unittest
 import unittest.mock
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from dataclasses import replace
 
-from roxcheck import again, features, table
+from roxcheck import again, features, runs, table
 from roxcheck.results import Results
 from roxcheck.runs import Output, Places, Run, command_of
 
@@ -200,6 +201,32 @@ class Table(unittest.TestCase):
         self.assertEqual([("verbs", "6.1", "full")], [(row.group, row.kernel, row.form) for row in rows])
         rows = table.select(("net", "wire"), ["debug"], "all", cpus=0)
         self.assertEqual({"net", "wire"}, {row.group for row in rows})
+
+
+class BuiltBeside(unittest.TestCase):
+    """Modules that are built while groups run on other kernels."""
+
+    KERNELS = ["6.1", "6.12", "uml"]
+
+    def test_all_but_the_newest(self):
+        beside = [kernel for kernel in self.KERNELS if runs.is_built_beside(kernel, self.KERNELS)]
+        self.assertEqual(["6.1", "uml"], beside)
+        self.assertFalse(runs.is_built_beside("6.1", ["6.1", "uml"]))
+
+    def test_rows_wait_for_them(self):
+        rows = table.select(table.GROUPS, self.KERNELS, "check")
+        asked = []
+        with unittest.mock.patch.object(runs, "build_kernel", lambda kernel: asked.append(kernel) or f"no {kernel}"), \
+                ThreadPoolExecutor(1) as builder:
+            waiting = {run.row.label: run.ready and run.ready.result()
+                       for run in runs.with_kernels(rows, self.KERNELS, builder)}
+        self.assertEqual(["6.1", "uml"], asked)
+        self.assertEqual(("no 6.1", "no 6.1", "no uml", None, None),
+                         tuple(waiting[label] for label in ("verbs 6.1", "install", "kunit uml", "verbs 6.12", "lint")))
+
+    def test_nothing_is_built(self):
+        rows = table.select(table.GROUPS, self.KERNELS, "check")
+        self.assertEqual([], [run for run in runs.with_kernels(rows, self.KERNELS, None) if run.ready])
 
 
 class PlacesOfTheHost(unittest.TestCase):

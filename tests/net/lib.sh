@@ -13,6 +13,7 @@
 #   flow_stop NAME...       ends flows, which must succeed without an error
 #   stage_begin SUBJECT SET CLEAR / stage_end   enclose cases with a common subject, which is the
 #                  prefix of their names, and with common functions for set-up and clean-up
+#   case_full NAME FUNCTION...   case_run, but not in the core (ROX_QUICK=1)
 #   case_run NAME FUNCTION...   tap_run; ends the processes that the case leaves running
 #   event_watch / event_seen TYPE   records asynchronous events of $ROX1 / waits for one more
 #   gid_add / gid_delete NS DEV ROX ADDRESS/LENGTH   changes an address and waits for the GID table
@@ -168,6 +169,10 @@ case_run() {
 	{ [[ $pids == ' ' ]] || kill -9 $pids; wait; } 2>/dev/null
 	flow_pids=() event_watcher=
 	((tap_failed == failed)) || { "$unstage"; "$stage"; leak_mark; } >/dev/null 2>&1
+}
+
+case_full() {
+	[[ -n ${ROX_QUICK:-} ]] || case_run "$@"
 }
 
 case_body() {

@@ -10,7 +10,7 @@ part_change() {
 	case_run "UDP source port, IPv6: wrong ICRC" \
 		change_stops ipv6 $IP1_6 $IP2_6 ex munge udp sport set 4321
 	# 20 bytes of IP, 8 of UDP: the last of the PSN.
-	case_run "PSN: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 39 u8 invert
+	case_full "PSN: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 39 u8 invert
 	case_run "payload: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 120 u8 invert
 	case_run "hop limit, which the ICRC leaves out: gets through" change_passes
 	stage_end

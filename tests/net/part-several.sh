@@ -7,7 +7,7 @@ part_several() {
 	stage_begin several several_stage several_clear
 	case_run "each has the addresses, a GUID and traffic of its own" several_flows
 	case_run "they talk to each other by the netdev's address" several_between
-	case_run "port events of the netdev come to both" several_events
+	case_full "port events of the netdev come to both" several_events
 	case_run "RDMA CM, as listener and as client" several_cm
 	case_run "one removed: the other's traffic and RDMA CM go on" several_removed
 	case_run "the netdev deleted: both go" several_netdev

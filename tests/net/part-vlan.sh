@@ -6,8 +6,8 @@
 part_vlan() {
 	stage_begin VLAN vlan_stage stage_clear
 	case_run "tagged; a VLAN down and up, the others go on" vlan_down
-	case_run "carrier of the netdev below lost and back" vlan_carrier
-	case_run "MTU of a VLAN below what IP needs and back: its addresses go and come" vlan_no_ip
+	case_full "carrier of the netdev below lost and back" vlan_carrier
+	case_full "MTU of a VLAN below what IP needs and back: its addresses go and come" vlan_no_ip
 	case_run "a VLAN deleted: retries exceeded, the others go on" vlan_deleted
 	case_run "devices on the VLANs" vlan_devices
 	case_run "device on a VLAN: VLAN and netdev below go and come back" vlan_own
