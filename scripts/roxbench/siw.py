@@ -18,7 +18,7 @@ FOLDER = "drivers/infiniband/sw/siw"
 
 def find(kernel):
     """The path of siw.ko for a kernel, built if necessary."""
-    version = debugkernel.source_version()
+    version = debugkernel.source_version(debugkernel.DEBUG)
     home = CACHE / "siw" / kernel.kver
     module = home / version.partition("~")[0] / "siw.ko"
     if not module.exists():
@@ -37,7 +37,7 @@ def source(version, folder):
         shutil.copytree(tree / FOLDER, folder)
         return
     with tempfile.TemporaryDirectory(prefix=".source-", dir=folder.parent) as name:
-        kernels.download([f"{debugkernel.PACKAGE}={version}"], name)
+        kernels.download([f"{debugkernel.DEBUG.package}={version}"], name)
         kernels.run("dpkg-deb", "-x", next(Path(name).glob("*.deb")), name)
         kernels.run("tar", "-xf", next(Path(name).glob("usr/src/*.tar.*")), "-C", name,
                     "--wildcards", f"*/{FOLDER}/*")

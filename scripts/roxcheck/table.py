@@ -34,7 +34,7 @@ APPEND = {"life": "slub_debug=FU,kmalloc-*"}
 
 # Factors for time limits: kernels that check every access are slow, and so are more CPUs than an
 # emulating host has.
-PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "6.12-arm64": 3}
+PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "uml-7.3": 2, "6.12-arm64": 3}
 MANY_CPUS_PATIENCE = 2
 
 # The nanoseconds of an instruction in virtual time, as a power of two: see scripts/vm --icount. The others are
@@ -117,6 +117,7 @@ ROWS = (
     Row("life", "newest", ALL, "brief", cpus=8),
     Row("life", "kcsan", ALL, "brief", cpus=4),
     Row("life", "uml", ALL, "brief"),
+    Row("life", "7.3", ALL, "core"),
     Row("net", "newest", ALL),
     Row("net", "older", ALL),
     Row("apps", "newest", ALL),
@@ -128,6 +129,7 @@ ROWS = (
     Row("verbs", "older", ALL),
     Row("verbs", "6.12-rt", ALL),
     Row("verbs", "7.3", ALL, "core"),
+    Row("verbs", "uml-7.3", ALL, "core"),
     Row("verbs", "6.12-arm64", ALL, "core"),
     Row("verbs", "newest", ALL, "core", cpus=4),
     Row("verbs", "newest", ALL, "core", cpus=8),
@@ -154,6 +156,7 @@ ROWS = (
     Row("wire", "older", ALL),
     Row("wire", "6.12-rt", ALL),
     Row("wire", "7.3", ALL),
+    Row("wire", "uml-7.3", ALL),
     Row("wire", "6.12-arm64", ALL),
     Row("wire", "newest", ALL, cpus=4),
     Row("wire", "newest", ALL, cpus=8),
@@ -165,6 +168,7 @@ ROWS = (
     Row("hostile", "debug", ALL),
     Row("hostile", "uml", ALL),
     Row("kunit", "debug", ALL),
+    Row("kunit", "uml-7.3", ALL),
 
     *(Row(group, "newest", ALL, clock=clock) for group in CLOCKED for clock in CLOCKS),
 )

@@ -39,7 +39,7 @@ def parse(arguments):
         description="Run a command as root in a virtual machine with this machine's files.")
     add = parser.add_argument
     add("--kernel", default="6.12", metavar="VERSION",
-        help="6.1, 6.12 (default), 6.12-rt, 7.3, 6.12-arm64, debug, debug-rt, kcsan, uml or `uname -r`")
+        help="6.1, 6.12 (default), 6.12-rt, 7.3, 6.12-arm64, debug, debug-rt, kcsan, uml, uml-7.3 or `uname -r`")
     add("--root", choices=userroots.RELEASES, metavar="RELEASE",
         help="a root of that Debian release, not this machine's files: "
              f"{', '.join(userroots.RELEASES)}")
@@ -162,8 +162,8 @@ def choose_root(options, kernel):
 
 
 def make_machines(options, kernel, folder):
-    if kernel.user_mode and (options.pair or (options.cpus or 1) > 1):
-        raise HarnessError(f"{kernel.kver} runs alone and with one CPU")
+    if kernel.user_mode and (options.pair or not kernel.smp and (options.cpus or 1) > 1):
+        raise HarnessError(f"{kernel.kver} runs alone" + ("" if kernel.smp else " and with one CPU"))
     root = userroots.UserRoot(options.root).ensure() if options.root else None
     stage = folder / "stage"
     initramfs.stage(kernel, stage, [] if options.no_rox else installer(kernel, root, stage))

@@ -5,7 +5,8 @@
 PREEMPT_RT (scripts/debug-rt.config over it), and "kcsan" has the data race detector
 instead of KASAN and lockdep (scripts/kcsan.config over it). "uml" is User Mode Linux,
 a kernel that runs as a program of its host (scripts/uml.config): smaller, built in
-about half of the time, not emulated, with one CPU.
+about half of the time, not emulated, with one CPU. "uml-7.3" is that of a newer source
+(scripts/uml-7.3.config over it), which has several CPUs.
 
 They are in the cache folder beside Debian's kernels. The name of a kernel's folder is its
 version, which ends in a hash of what it was made from: the version of the source
@@ -23,11 +24,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import kernels
+from . import foreign, kernels
 from .paths import CACHE, REPO, HarnessError
 
 SERIES = "6.12"
-PACKAGE = f"linux-source-{SERIES}"
 # Bytes that User Mode Linux reserves for a process' registers. In 6.12 they are 2696, but a host with
 # AMX has 11008 bytes of registers and refuses to set only a part of them.
 REGISTER_BYTES = 12288
@@ -37,12 +37,14 @@ OBJECTS = (".o", ".a", ".cmd", ".mod.c")
 
 class Recipe:
     """How to make a kernel. `arch` is an architecture as the kernel names it, if not the host's; `base`
-    is the recipe whose configuration this one extends."""
+    is the recipe whose configuration this one extends; `series` is that of the source."""
 
-    def __init__(self, name, arch=None, base=None):
+    def __init__(self, name, arch=None, base=None, series=SERIES):
         self.name = name
         self.arch = arch
         self.base = base
+        self.series = series
+        self.package = f"linux-source-{series}"
         self.mark = f"-rox-{name}-"
         self.config = REPO / f"scripts/{name}.config"
         self.folder = CACHE / name
@@ -65,14 +67,16 @@ class BuiltKernel(kernels.Kernel):
         super().__init__(kver)
         self.root = recipe.folder / kver
         self.user_mode = recipe.arch == "um"
+        self.smp = "\nCONFIG_SMP=y\n" in recipe.settings()
 
     @property
     def headers(self):
         return self.root / "build"
 
 
-DEBUG = Recipe("debug")
-RECIPES = (DEBUG, Recipe("debug-rt", base=DEBUG), Recipe("kcsan", base=DEBUG), Recipe("uml", "um"))
+DEBUG, UML = Recipe("debug"), Recipe("uml", "um")
+RECIPES = (DEBUG, Recipe("debug-rt", base=DEBUG), Recipe("kcsan", base=DEBUG), UML,
+           Recipe("uml-7.3", "um", UML, "7.3"))
 NAMES = tuple(recipe.name for recipe in RECIPES)
 
 
@@ -82,12 +86,23 @@ def recipe_of(name):
     return next((r for r in RECIPES if r.name in (name, marked and marked[1])), None)
 
 
-def source_version():
+def source_root(recipe):
+    """The root whose apt has the source package, or None if this machine's has it."""
+    release = foreign.release_of(recipe.series)
+    if not release:
+        return None
+    root = foreign.build_root(release)
+    root.ensure()
+    return root
+
+
+def source_version(recipe):
     """The newest version of the source package that apt offers."""
-    found = [r["Version"] for r in kernels.records(PACKAGE)]
+    root = source_root(recipe)
+    found = foreign.records(root, recipe.package) if root else list(kernels.records(recipe.package))
     if not found:
-        raise HarnessError(f"apt offers no {PACKAGE}: run `make deps`")
-    return max(found, key=kernels.numbers)
+        raise HarnessError(f"apt offers no {recipe.package}: run `make deps`")
+    return max((fields["Version"] for fields in found), key=kernels.numbers)
 
 
 def fingerprint(recipe, version):
@@ -112,13 +127,13 @@ def find(name):
     recipe.folder.mkdir(parents=True, exist_ok=True)
     with open(recipe.folder / ".lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return built(name) or build(recipe, source_version())
+        return built(name) or build(recipe, source_version(recipe))
 
 
 def built(name):
     """The current kernel of that name, or None if it is not built."""
     recipe = recipe_of(name)
-    mark = recipe.mark + fingerprint(recipe, source_version())
+    mark = recipe.mark + fingerprint(recipe, source_version(recipe))
     return next((k for k in recipe.cached() if k.kver.endswith(mark)), None)
 
 
@@ -126,27 +141,31 @@ def say(text):
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def unpack_source(version):
+def unpack_source(recipe, version):
     """The source tree. Modules are built against it, too."""
     tree = CACHE / "src" / f"linux-source-{version.partition('~')[0]}"
     tree.parent.mkdir(parents=True, exist_ok=True)
     with open(tree.parent / ".lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (tree / ".complete").exists():
-            unpack_into(tree, version)
+            unpack_into(tree, recipe, version)
     return tree
 
 
-def unpack_into(tree, version):
-    say(f"unpacking {PACKAGE} {version} into {tree}")
+def unpack_into(tree, recipe, version):
+    say(f"unpacking {recipe.package} {version} into {tree}")
     shutil.rmtree(tree, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".source-", dir=tree.parent) as folder:
-        kernels.download([f"{PACKAGE}={version}"], folder)
+        wanted, root = f"{recipe.package}={version}", source_root(recipe)
+        if root:
+            root.apt("apt-get", "download", wanted, cwd=folder, stdout=subprocess.DEVNULL)
+        else:
+            kernels.download([wanted], folder)
         package = next(Path(folder).glob("*.deb"))
         kernels.run("dpkg-deb", "-x", package, folder)
         archive = next(Path(folder).glob("usr/src/*.tar.*"))
         kernels.run("tar", "-xf", archive, "-C", folder)
-        (Path(folder) / PACKAGE).rename(tree)
+        (Path(folder) / recipe.package).rename(tree)
     (tree / ".complete").touch()
 
 
@@ -194,9 +213,11 @@ def configure(recipe, tree, output, mark):
 
 
 def widen_registers(recipe, tree, output, log):
-    """Reserves REGISTER_BYTES for registers, in the sources that have a constant for it."""
+    """Reserves REGISTER_BYTES for registers, in the sources that have a constant for it. (Newer ones ask the host.)"""
     make(recipe, tree, output, "prepare", log=log)
     listing = output / "arch/x86/um/user-offsets.s"
+    if "HOST_FP_SIZE" not in listing.read_text():
+        return
     listing.write_text(re.sub(r"(->HOST_FP_SIZE \$)\d+", rf"\g<1>{REGISTER_BYTES // 8}",
                               listing.read_text()))
     make(recipe, tree, output, "prepare", log=log)
@@ -218,7 +239,7 @@ def prune(output):
 
 
 def build(recipe, version):
-    tree = unpack_source(version)
+    tree = unpack_source(recipe, version)
     mark = recipe.mark + fingerprint(recipe, version)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=".build-", dir=recipe.folder) as name:

@@ -28,7 +28,9 @@ def processor(name):
 
 
 def release_of(name):
-    """The release that a kernel is taken from, by its name; "" for a kernel of this machine."""
+    """The release that a kernel is taken from, by its name; "" for a kernel of this machine, or built here."""
+    if "-rox-" in name:
+        return ""
     match = re.match(r"\d+\.\d+", name)
     other = PROCESSORS.get(processor(name), "")
     return other or (RELEASES.get(match[0], "") if match else "")
@@ -37,6 +39,14 @@ def release_of(name):
 def build_root(release):
     from roxmatrix.roots import Root  # pylint: disable=import-outside-toplevel,cyclic-import
     return Root(release)
+
+
+def records(root, package):
+    """Every version of a package that the root's apt knows, as dictionaries."""
+    from roxmatrix import headers  # pylint: disable=import-outside-toplevel,cyclic-import
+    if not (root.path / ".lists").exists():
+        root.update()
+    return headers.records(root, package)
 
 
 def parts(name):

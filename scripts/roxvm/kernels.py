@@ -36,6 +36,7 @@ class Kernel:
     """One unpacked kernel. A `user_mode` one is a program of the host, and needs no QEMU."""
 
     user_mode = False
+    smp = True
 
     def __init__(self, kver):
         self.kver = kver

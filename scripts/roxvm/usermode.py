@@ -49,6 +49,10 @@ class UserModeMachine(Machine):
                   "ROX_VM_OUT": "/dev/ttyS0", "ROX_VM_CTL": "/dev/ttyS1"}
         return {**super().places(), **places}
 
+    def processors(self):
+        """Several CPUs need programs that are not traced: a filter makes their system calls signals."""
+        return ["seccomp=on", f"ncpus={self.settings.cpus}"] if self.settings.kernel.smp else []
+
     def command(self, console, output, control, log):
         s = self.settings
         lines = [f"con0=fd:{console}", f"ssl0=fd:{output}", f"ssl1=fd:{control}",
@@ -56,7 +60,7 @@ class UserModeMachine(Machine):
         if s.shell:
             lines.append("con1=fd:0,fd:1")
         return [str(s.kernel.image), f"mem={s.mem}M", f"initrd={self.folder / 'initrd'}",
-                f"uml_dir={self.folder}", "umid=guest", *lines, *CMDLINE.split(),
+                f"uml_dir={self.folder}", "umid=guest", *self.processors(), *lines, *CMDLINE.split(),
                 *s.append.split()]
 
     def start(self):

@@ -5,10 +5,11 @@ import json
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from unittest import mock
 
 from roxcheck import record, runs, table
-from roxvm import debugkernel, foreign, kcsan, kernels, kernlog
+from roxvm import debugkernel, foreign, kcsan, kernels, kernlog, usermode
 
 RULE = "=" * 66
 
@@ -83,7 +84,8 @@ class Names(unittest.TestCase):
     def test_release_is_that_of_the_kernel_and_its_processor(self):
         for name, release in (("7.3", "trixie"), ("7.3.4+deb13-amd64", "trixie"), ("7.3-cloud", "trixie"),
                               ("6.12.118+deb13-arm64", "trixie"), ("6.12", ""), ("6.12.95+deb12-amd64", ""),
-                              ("uml", ""), ("6.12.117-rox-uml-0123456789", "")):
+                              ("uml", ""), ("6.12.117-rox-uml-0123456789", ""), ("uml-7.3", ""),
+                              ("7.3.4-rox-uml-7.3-0123456789", "")):
             self.assertEqual(foreign.release_of(name), release)
 
     def test_recipe_is_that_of_the_whole_name(self):
@@ -91,6 +93,12 @@ class Names(unittest.TestCase):
             self.assertEqual(debugkernel.recipe_of(name).name, name)
             self.assertEqual(debugkernel.recipe_of(f"6.12.117-rox-{name}-0123456789").name, name)
         self.assertIsNone(debugkernel.recipe_of("6.12.95+deb12-rt-amd64"))
+
+    def test_user_mode_linux_with_several_cpus_has_seccomp(self):
+        for name, wanted in (("uml", []), ("uml-7.3", ["seccomp=on", "ncpus=3"])):
+            kernel = debugkernel.BuiltKernel(debugkernel.recipe_of(name), f"1.0-rox-{name}-0123456789")
+            guest = SimpleNamespace(settings=SimpleNamespace(kernel=kernel, cpus=3))
+            self.assertEqual(usermode.UserModeMachine.processors(guest), wanted)
 
 
 def labels(*arguments, **options):
