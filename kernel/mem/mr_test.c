@@ -39,6 +39,8 @@ static const struct mr_layout mr_layouts[] = {
 	{ "two runs", 12, 1, 0xffffffff00000001, 5 * 4096, { 3, 4, 5, 0, 1, 2 }, 6 },
 	{ "zero-based", 12, 0x123, 0, 2 * 4096, { 5, 4, 3 }, 3 },
 	{ "iova of another offset", 12, 0x10, 0x1fff, 4096, { 2, 0 }, 2 },
+	{ "pages of 16 KiB", 14, 0x3fff, 0x7f0000003fff, 4 * SZ_16K + 2, { 5, 0, 3, 1, 4, 2 }, 6 },
+	{ "pages of 64 KiB", 16, 0xffff, 0x7f000000ffff, 4 * SZ_64K + 2, { 5, 0, 3, 1, 4, 2 }, 6 },
 	{ "blocks of 64 KiB", 16, 0xabcd, 0xabcd, 0x25000, { 1, 0, 2 }, 3 },
 };
 

@@ -215,7 +215,7 @@ static const struct mmu_interval_notifier_ops rox_odp_notifier_ops = {
 
 /* ---- chunks ---- */
 
-/* Does the process have any memory in these 2 MiB? */
+/* Does the process have any memory where the chunk is? */
 static bool rox_odp_populated(struct mm_struct *mm, unsigned long va)
 {
 	unsigned long base = ALIGN_DOWN(va, ROX_ODP_CHUNK_SIZE);

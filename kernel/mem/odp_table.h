@@ -10,13 +10,13 @@
 #include <linux/xarray.h>
 #include "internal.h"
 
-/* A chunk covers as much as one page table of the lowest level. With 4 KiB pages that is 2 MiB. */
+/* With 4 KiB pages a chunk covers 2 MiB, as much as one page table of the lowest level. */
 #define ROX_ODP_CHUNK_PAGES	512UL
 #define ROX_ODP_CHUNK_SHIFT	(PAGE_SHIFT + 9)
 #define ROX_ODP_CHUNK_SIZE	BIT(ROX_ODP_CHUNK_SHIFT)
 
 /**
- * struct rox_odp_chunk - page addresses of 2 MiB of a process's memory
+ * struct rox_odp_chunk - page addresses of a part of a process's memory
  * @notifier: called when the kernel takes pages away
  * @odp: the pages of the region
  * @refs: one for the table, one for each job that faults pages in; under @odp->lock
@@ -43,7 +43,7 @@ struct rox_odp_chunk {
  * @start: user address of byte 0
  * @lock: held to add or remove chunks
  * @dead: the region has ended; no chunks may be added
- * @chunks: struct rox_odp_chunk by user address / 2 MiB
+ * @chunks: struct rox_odp_chunk by user address / ROX_ODP_CHUNK_SIZE
  * @spare: approximate number of marked chunks
  * @spare_work: frees empty chunks
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Frames: sk_buffs with up to 64 KiB of packets, filled piece by piece. Small frames are linear.
- * Others have their packets in page fragments of up to 32 KiB, as an sk_buff has room for few
- * fragments.
+ * Others have their packets in page fragments of up to 32 KiB, or up to a page where that is
+ * larger, as an sk_buff has room for few fragments.
  *
  * A receiver on the same machine may get a packet in the pages that its sender wrote. Nobody else
  * writes to these pages: code that changes a packet on its way changes a copy. All of them are in a
@@ -39,7 +39,7 @@
 
 /**
  * struct rox_frag_pool - pieces from which a CPU takes the fragments of its frames
- * @pages: pieces of up to 32 KiB; each is reused when no frame holds it
+ * @pages: pieces of up to PIECE_SIZE bytes; each is reused when no frame holds it
  * @cur: index of the current piece
  *
  * One run of a side at a time uses it.

@@ -34,7 +34,7 @@ APPEND = {"life": "slub_debug=FU,kmalloc-*"}
 
 # Factors for time limits: kernels that check every access are slow, and so are more CPUs than an
 # emulating host has.
-PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "uml-7.3": 2, "6.12-arm64": 3}
+PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "uml-7.3": 2, "6.12-arm64": 3, "6.12-arm64-16k": 3}
 MANY_CPUS_PATIENCE = 2
 
 # The nanoseconds of an instruction in virtual time, as a power of two: see scripts/vm --icount. The others are
@@ -131,6 +131,7 @@ ROWS = (
     Row("verbs", "7.3", ALL, "core"),
     Row("verbs", "uml-7.3", ALL, "core"),
     Row("verbs", "6.12-arm64", ALL, "core"),
+    Row("verbs", "6.12-arm64-16k", ALL, "core"),
     Row("verbs", "newest", ALL, "core", cpus=4),
     Row("verbs", "newest", ALL, "core", cpus=8),
     Row("verbs", "debug", ALL),
@@ -158,6 +159,7 @@ ROWS = (
     Row("wire", "7.3", ALL),
     Row("wire", "uml-7.3", ALL),
     Row("wire", "6.12-arm64", ALL),
+    Row("wire", "6.12-arm64-16k", ALL),
     Row("wire", "newest", ALL, cpus=4),
     Row("wire", "newest", ALL, cpus=8),
     Row("wire", "debug", ALL),

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from roxvm import foreign
 from roxvm.kernels import architecture, flavour, numbers, run
 from roxvm.paths import HarnessError
 
@@ -17,7 +18,8 @@ def matches(kver, series, kind, arch):
     """Is "6.12.95+deb12-rt-amd64" of that series ("6.12"), kind ("rt") and architecture?"""
     wanted = numbers(series)
     found = "" if flavour(kver) == arch else flavour(kver)
-    return kver.endswith(f"-{arch}") and found == kind and numbers(kver)[:len(wanted)] == wanted
+    suffix = f"-{arch}-{kind}" if kind == foreign.PAGES else f"-{arch}"
+    return kver.endswith(suffix) and found == kind and numbers(kver)[:len(wanted)] == wanted
 
 
 def records(root, package):

@@ -4,6 +4,8 @@
 from typing import NamedTuple
 
 FLAVOURS = ("", "rt", "cloud")
+# Pages of 16 KiB, which Debian has since 6.12 for one processor.
+PAGES = (("7.3", "16k", "arm64", "trixie"), ("7.2", "16k", "arm64", "trixie"), ("6.12", "16k", "arm64", "trixie"))
 PROCESSORS = ("amd64", "arm64")
 # Series and the release whose compiler made the kernel. The newest come first: they fail most often.
 SERIES = (("7.3", "trixie"), ("7.2", "trixie"), ("6.12", "trixie"), ("6.12", "bookworm"), ("6.1", "bookworm"))
@@ -38,6 +40,7 @@ def table(kinds):
     """All rows. The usual flavours stand first, so that an interrupted run has built most of what differs."""
     rows = [Row(series, flavour, arch, release) for flavour in FLAVOURS
             for series, release in SERIES for arch in PROCESSORS]
+    rows += [Row(*row) for row in PAGES]
     return rows + [Row(series, "", "amd64", release, kind) for series, release in SMALL for kind in kinds]
 
 

@@ -2,7 +2,8 @@
 """Debian's kernels, unpacked from their packages into the cache folder.
 
 A kernel is named by its series ("6.1", "6.12"), by series and flavour ("6.12-rt",
-which has PREEMPT_RT), with "-arm64" behind it for another processor, or by its full version, which is what `uname -r` prints
+which has PREEMPT_RT), with "-arm64" behind it for another processor, "-arm64-16k" with
+pages of 16 KiB, or by its full version, which is what `uname -r` prints
 ("6.1.0-56-amd64", "6.12.95+deb12-rt-amd64"). "debug", "uml" and others are our own
 builds (debugkernel.py). Nothing outside of the cache folder is written. Packages
 come through apt, as this machine configures it.
@@ -73,8 +74,8 @@ def numbers(version):
 
 
 def flavour(name):
-    """The flavour in a version or after a series: "rt", "cloud"; "" for the usual kernel."""
-    match = re.search(r"-([a-z]+)(?:-[a-z0-9]+)?$", name)
+    """The flavour in a version or after a series: "rt", "cloud", "16k"; "" for the usual kernel."""
+    match = re.search(rf"-({foreign.PAGES})$", name) or re.search(r"-([a-z]+)(?:-[a-z0-9]+)?$", name)
     return match[1] if match and match[1] != architecture() else ""
 
 
@@ -87,7 +88,7 @@ def in_series(kver, series):
 
 def is_series(name):
     """True if the name is that of a series, with or without a flavour and a processor."""
-    return re.fullmatch(rf"\d+\.\d+(-[a-z]+)?(-({'|'.join(foreign.PROCESSORS)}))?", name) is not None
+    return re.fullmatch(rf"\d+\.\d+(-[a-z]+)?(-({'|'.join(foreign.PROCESSORS)})(-{foreign.PAGES})?)?", name) is not None
 
 
 def allowed_to_fetch():

@@ -77,9 +77,20 @@ class Names(unittest.TestCase):
         self.assertFalse(kernels.in_series("6.12.118+deb13-arm64", "6.12"))
         self.assertFalse(kernels.in_series("6.12.95+deb12-amd64", "6.12-arm64"))
         self.assertFalse(kernels.in_series("6.12.118+deb13-rt-arm64", "6.12-arm64"))
-        for name in ("6.12", "6.12-rt", "6.12-arm64", "6.12-cloud-arm64"):
+        for name in ("6.12", "6.12-rt", "6.12-arm64", "6.12-cloud-arm64", "6.12-arm64-16k"):
             self.assertTrue(kernels.is_series(name))
         self.assertFalse(kernels.is_series("6.12.118+deb13-arm64"))
+
+    def test_series_has_one_size_of_pages(self):
+        self.assertTrue(kernels.in_series("6.12.118+deb13-arm64-16k", "6.12-arm64-16k"))
+        self.assertFalse(kernels.in_series("6.12.118+deb13-arm64-16k", "6.12-arm64"))
+        self.assertFalse(kernels.in_series("6.12.118+deb13-arm64", "6.12-arm64-16k"))
+
+    def test_processor_is_known_of_names_and_versions(self):
+        for name in ("6.12-arm64", "6.12.118+deb13-arm64-16k", "trixie-arm64"):
+            self.assertEqual(foreign.processor(name), "arm64")
+        for name in ("", "6.12", "7.3-cloud", "6.12.95+deb12-amd64", "trixie"):
+            self.assertEqual(foreign.processor(name), "")
 
     def test_release_is_that_of_the_kernel_and_its_processor(self):
         for name, release in (("7.3", "trixie"), ("7.3.4+deb13-amd64", "trixie"), ("7.3-cloud", "trixie"),

@@ -24,7 +24,8 @@ class MatrixRows(unittest.TestCase):
             self.assertEqual(len(names), len(set(names)))
 
     def test_series_has_all_flavours_and_a_kernel_one(self):
-        self.assertEqual(len(labels("7.3", "full")), 6)
+        self.assertEqual(len(labels("7.3", "full")), 7)
+        self.assertEqual(labels("7.3-16k"), ["7.3-16k arm64 trixie"])
         self.assertEqual(labels("7.3-rt"), ["7.3-rt amd64 trixie", "7.3-rt arm64 trixie"])
         self.assertEqual(labels("7.3", "plain", "full"), ["7.3 amd64 trixie", "7.3 arm64 trixie"])
 
@@ -45,6 +46,9 @@ class MatrixHeaders(unittest.TestCase):
         for name in ("6.12.95+deb12-rt-amd64", "6.12.95+deb12-arm64", "6.1.0-56-amd64", "6.12.95+deb12-common"):
             self.assertFalse(headers.matches(name, "6.12", "", "amd64"))
         self.assertTrue(headers.matches("7.3.4+deb13-cloud-arm64", "7.3", "cloud", "arm64"))
+        self.assertTrue(headers.matches("7.3.4+deb13-arm64-16k", "7.3", "16k", "arm64"))
+        self.assertFalse(headers.matches("7.3.4+deb13-arm64-16k", "7.3", "", "arm64"))
+        self.assertFalse(headers.matches("7.3.4+deb13-arm64", "7.3", "16k", "arm64"))
 
     def test_programs_of_kbuild_are_those_of_this_machine(self):
         fields = {"Version": "7.3.4-1", "Depends": "linux-base, linux-headers-7.3.4+deb13-common (= 7.3.4-1), "

@@ -264,7 +264,8 @@ TEST_F(AtomicWriteCore, WhatWasWrittenBeforeIsThereWhenItIs)
 
 class AtomicWriteOdpCore : public PairTest {
 protected:
-    static constexpr std::size_t kPage = 4096, kPages = 64;
+    static constexpr std::size_t kPages = 64;
+    const std::size_t kPage = page_size();
 
     /// No retries: a page fault must not need one.
     void begin()

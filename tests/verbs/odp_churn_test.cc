@@ -22,7 +22,7 @@ using namespace vt;
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
+const std::size_t kPage = page_size();
 /* What the device keeps accounts of at once, and where each piece of memory has a part of its own.
  */
 constexpr std::size_t kStep = 2 << 20;
@@ -151,7 +151,7 @@ TEST_F(OdpChurnCore, WhatIsKnownOfPagesIsGivenBack)
 TEST_F(OdpChurnCore, MemoryIsTakenAwayWithoutAGracePeriod)
 {
     constexpr std::uint64_t kTimes = 200;
-    constexpr std::size_t kSize = 16 * kPage;
+    const std::size_t kSize = 16 * kPage;
     std::vector<Clock::duration> known, control;
     Calls calls("synchronize_rcu_expedited");
     for (std::uint64_t i = 0; i < kTimes; i++) {

@@ -20,9 +20,9 @@ using namespace vt;
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
-/* Not a multiple of the 256 KiB that are fetched at once, nor of 2 MiB. */
-constexpr std::size_t kSize = 600 * 1024;
+const auto kPage = static_cast<std::uint32_t>(page_size());
+/* Not a multiple of the 256 KiB that are fetched at once, nor of what a chunk covers. */
+const std::uint32_t kSize = 150 * kPage;
 
 /// What /proc/self/pagemap says of a page.
 struct PageState {
@@ -488,7 +488,7 @@ TEST_F(OdpCore, DataIsWholeHoweverOftenPagesLeave)
         ::mmap(on_demand.data(), kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
         on_demand.data());
     ASSERT_EQ(
-        ::mmap(local.data(), kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 614400),
+        ::mmap(local.data(), kSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, kSize),
         local.data());
     with(
         [&](unsigned i) {

@@ -163,7 +163,7 @@ TEST_F(XrcCore, Atomics)
 /// No retries: a page that is not there must not need one.
 class XrcOdpCore : public XrcCore {
 protected:
-    static constexpr std::size_t kPage = 4096, kSize = 150 * kPage;
+    const std::size_t kPage = page_size(), kSize = 150 * kPage;
 
     void SetUp() override
     {

@@ -81,6 +81,11 @@ testing::AssertionResult same(ConstBytes left, ConstBytes right)
                                        << ": " << int(*l) << " and " << int(*r);
 }
 
+std::size_t page_size()
+{
+    return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 Memory::Memory(std::size_t size, int mmap_flags) : data_(nullptr), size_(size)
 {
     void *address = mmap(nullptr, std::max<std::size_t>(size, 1), PROT_READ | PROT_WRITE,

@@ -21,6 +21,9 @@ constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr int kOnDemand = kAllAccess | IBV_ACCESS_ON_DEMAND;
 
+/// Bytes of a page: 4096, or 16 or 64 KiB.
+std::size_t page_size();
+
 /// Fills with a pattern that depends on @p seed and position, so that wrong data is recognised.
 void fill(Bytes bytes, std::uint64_t seed);
 /// True if @p bytes are the pattern of @p seed from its byte @p from on; else says where they
