@@ -124,6 +124,7 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
     ops.post_send = post_send;
     ops.post_srq_recv = post_srq_recv;
     ops.query_device_ex = query_device_ex;
+    ops.query_ece = query_ece;
     ops.query_port = query_port;
     ops.query_qp = query_qp;
     ops.query_rt_values = query_rt_values;
@@ -133,6 +134,7 @@ constexpr rdmacore::verbs_context_ops make_context_ops()
     ops.req_notify_cq = req_notify_cq;
     ops.rereg_mr = rereg_mr;
     ops.resize_cq = resize_cq;
+    ops.set_ece = set_ece;
     return ops;
 }
 

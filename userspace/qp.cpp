@@ -299,6 +299,18 @@ int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *ini
     return rdmacore::ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, &cmd, sizeof(cmd));
 }
 
+/* Enhancements of connections are vendors' own. The device asks for none, and grants none. */
+int query_ece(ibv_qp * /*qp*/, ibv_ece *ece)
+{
+    *ece = {};
+    return 0;
+}
+
+int set_ece(ibv_qp * /*qp*/, ibv_ece *ece)
+{
+    return ece->comp_mask != 0 ? EINVAL : 0;
+}
+
 int destroy_qp(ibv_qp *qp)
 {
     if (const int error = rdmacore::ibv_cmd_destroy_qp(qp); error != 0) {

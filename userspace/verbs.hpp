@@ -72,6 +72,8 @@ ibv_qp *open_qp(ibv_context *context, ibv_qp_open_attr *attr);
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask);
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr);
 int destroy_qp(ibv_qp *qp);
+int query_ece(ibv_qp *qp, ibv_ece *ece);
+int set_ece(ibv_qp *qp, ibv_ece *ece);
 
 /* post.cpp */
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);

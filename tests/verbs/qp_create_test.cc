@@ -199,6 +199,21 @@ TEST_F(QpCreateCore, PostingTooManySgesIsRefused)
     EXPECT_EQ(qp.try_post(SendWr::send(Sges(cap.max_send_sge + 1, buffer.sge(0, 8)))), EINVAL);
 }
 
+/* What a peer of some vendor offers is not refused, and nothing of it is taken. */
+TEST_F(QpCreateCore, EnhancedConnectionsAreNone)
+{
+    Qp qp(pd.get(), cq.get(), cq.get(), {});
+    ibv_ece ece = {0x15b3, 1, 0};
+    EXPECT_EQ(ibv_set_ece(qp.get(), &ece), 0);
+    ece = {1, 2, 3};
+    ASSERT_EQ(ibv_query_ece(qp.get(), &ece), 0);
+    EXPECT_EQ(ece.vendor_id, 0u);
+    EXPECT_EQ(ece.options, 0u);
+    EXPECT_EQ(ece.comp_mask, 0u);
+    ibv_ece unknown = {0x15b3, 1, 1};
+    EXPECT_EQ(ibv_set_ece(qp.get(), &unknown), EINVAL);
+}
+
 TEST_F(QpCreateCore, FullReceiveQueueRefusesMore)
 {
     Qp qp(pd.get(), cq.get(), cq.get(), {.recv_wr = 10});

@@ -299,7 +299,7 @@ struct verbs_context_ops {
 #endif
     int (*query_device_ex)(ibv_context *context, const ibv_query_device_ex_input *input,
                            ibv_device_attr_ex *attr, size_t attr_size);
-    unused_op query_ece;
+    int (*query_ece)(ibv_qp *qp, ibv_ece *ece);
     int (*query_port)(ibv_context *context, uint8_t port_num, ibv_port_attr *attr);
 #if ROX_PABI >= 59
     unused_op query_port_speed; // from v62 on, see late_ops
@@ -328,7 +328,7 @@ struct verbs_context_ops {
 #if ROX_PABI >= 65
     unused_op set_comp_cntr;
 #endif
-    unused_op set_ece;
+    int (*set_ece)(ibv_qp *qp, ibv_ece *ece);
 #if ROX_PABI >= 65
     unused_op set_err_comp_cntr;
 #endif
