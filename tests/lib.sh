@@ -142,13 +142,22 @@ in2() {
 	ip netns exec "$NS2" "$@"
 }
 
+# Has this kernel IPv6?
+has_ipv6() {
+	[[ -d /proc/sys/net/ipv6 ]]
+}
+
 # Adds addresses to an end of the veth pair: namespace, device, IPv4, IPv6.
 net_end() {
 	ip -n "$1" link set lo up &&
-		ip netns exec "$1" sysctl -q "net.ipv6.conf.$2.accept_dad=0" &&
 		ip -n "$1" address add "$3/24" dev "$2" &&
-		ip -n "$1" address add "$4/64" dev "$2" nodad &&
+		{ ! has_ipv6 || net_end_ipv6 "$1" "$2" "$4"; } &&
 		ip -n "$1" link set "$2" up
+}
+
+net_end_ipv6() {
+	ip netns exec "$1" sysctl -q "net.ipv6.conf.$2.accept_dad=0" &&
+		ip -n "$1" address add "$3/64" dev "$2" nodad
 }
 
 ns1_add() {
@@ -163,7 +172,8 @@ net_two() {
 			peer name "$DEV2" netns "$NS2" mtu "$mtu" &&
 		net_end "$NS1" "$DEV1" "$IP1" "$IP1_6" &&
 		net_end "$NS2" "$DEV2" "$IP2" "$IP2_6" &&
-		{ ((mtu < 1280)) || soon 10 net_routes "$NS1" "$IP2_6" && soon 10 net_routes "$NS2" "$IP1_6"; }
+		{ ((mtu < 1280)) || ! has_ipv6 ||
+			{ soon 10 net_routes "$NS1" "$IP2_6" && soon 10 net_routes "$NS2" "$IP1_6"; }; }
 }
 
 # Has a namespace a route to an IPv6 address? It gets one when the netdev has noticed its carrier.
