@@ -44,11 +44,13 @@ bool is_single_threaded(const ibv_cq_init_attr_ex &attr)
 }
 
 /* Maps the ring that the kernel offers and attaches the queue to it. 0 or an errno value. */
-int map_ring(Cq &cq, int cmd_fd, const rox_create_cq_resp &offer)
+int map_ring(Cq &cq, ibv_context *context, const rox_create_cq_resp &offer)
 {
     Mapping map;
 
-    if (const int error = map.map(cmd_fd, offer.map); error != 0) {
+    if (const int error = map.map(*Context::of(context)->slabs, context->cmd_fd, offer.map,
+                                  offer.place);
+        error != 0) {
         return error;
     }
     if (!map.holds(offer.cq, sizeof(rox_cqe))) {
@@ -93,7 +95,7 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
     int error = create_cq_by(context, attr, *cq, cmd, resp);
 
     if (error == 0) {
-        error = map_ring(*cq, context->cmd_fd, resp.driver);
+        error = map_ring(*cq, context, resp.driver);
         if (error != 0) {
             rdmacore::ibv_cmd_destroy_cq(&cq->vcq.cq);
         }
@@ -162,7 +164,7 @@ int resize_cq(ibv_cq *ibcq, int cqe)
     int error = rdmacore::ibv_cmd_resize_cq(ibcq, cqe, &cmd, sizeof(cmd), resp.core(), resp.size());
 
     if (error == 0) {
-        error = map_ring(*cq, ibcq->context->cmd_fd, resp.driver);
+        error = map_ring(*cq, ibcq->context, resp.driver);
         if (error != 0) {
             cq->queue.set_broken();
         }

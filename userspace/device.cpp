@@ -81,6 +81,7 @@ void free_context(ibv_context *ibctx)
     }
     rdmacore::verbs_uninit_context(context->vctx());
     delete context->qps;
+    delete context->slabs;
     std::free(context);
 }
 
@@ -174,13 +175,14 @@ int get_context(Context *context)
     ContextCmd cmd;
     ContextResp resp;
 
+    cmd.driver.features = ROX_FEATURE_SLABS;
     if (!wants_engine()) {
-        cmd.driver.features = ROX_FEATURE_NO_ENGINE;
+        cmd.driver.features |= ROX_FEATURE_NO_ENGINE;
     }
 
     int error = get_context_by(context->vctx(), cmd, resp);
 
-    if (error == EOPNOTSUPP && cmd.driver.features != 0) {
+    if (error == EOPNOTSUPP) {
         /* The first modules take no request that is not 0. */
         cmd.driver.features = 0;
         error = get_context_by(context->vctx(), cmd, resp);
@@ -196,7 +198,8 @@ int get_context(Context *context)
     }
     context->max_inline = resp.driver.max_inline;
     context->qps = make_object<QpTable>().release();
-    if (context->qps == nullptr) {
+    context->slabs = make_object<Slabs>().release();
+    if (context->qps == nullptr || context->slabs == nullptr) {
         return ENOMEM;
     }
     context->doorbell_fd = (resp.driver.features & ROX_FEATURE_DOORBELL) != 0
@@ -230,6 +233,8 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
     if (const int error = has_expected_size(context) ? get_context(context) : EPROTONOSUPPORT;
         error != 0) {
         rdmacore::verbs_uninit_context(context->vctx());
+        delete context->qps;
+        delete context->slabs;
         std::free(context);
         errno = error;
         return nullptr;

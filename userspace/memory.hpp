@@ -6,8 +6,11 @@
 #ifndef ROX_MEMORY_HPP
 #define ROX_MEMORY_HPP
 
+#include "lock.hpp"
+
 #include <rdma/rox-abi.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -66,7 +69,49 @@ T *object_of(Public *member)
     return reinterpret_cast<T *>(member);
 }
 
-/// A mapping of the kernel's rings in this process.
+class Slabs;
+
+/// A mapping that objects share.
+struct Slab : HeapObject {
+    uint64_t number; // see struct rox_place
+    std::byte *base;
+    size_t size;
+    uint32_t users; // objects of this process in it
+    Slabs *owner;
+    Slab *next; // in its bucket
+};
+
+/**
+ * The slabs that a context has mapped. One is mapped when the first object in it comes. It is
+ * found by its number: when the kernel has given up a slab, another one may get its offset, while
+ * a thread still has to unmap the first. If the kernel puts an object into a slab that a thread
+ * just unmaps, it is mapped again.
+ */
+class Slabs : public HeapObject {
+public:
+    Slabs() = default;
+    /// What leftover objects use stays mapped.
+    ~Slabs();
+    Slabs(const Slabs &) = delete;
+    Slabs &operator=(const Slabs &) = delete;
+
+    /// Counts a user of slab @p number, and maps it for the first one. 0 or an errno value.
+    int get(int cmd_fd, const rox_mapping &area, uint64_t number, Slab *&slab);
+    void put(Slab &slab);
+
+private:
+    static constexpr size_t buckets = 256; // the numbers are consecutive
+
+    Slab *&bucket(uint64_t number) { return table_[number % buckets]; }
+    Slab *find(uint64_t number);
+    void remove(const Slab &slab);
+
+    Mutex lock_;
+    std::array<Slab *, buckets> table_ = {};
+    Slab *idle_ = nullptr; // has no users; kept for objects that come and go
+};
+
+/// The kernel's rings of an object in this process: a mapping, or a part of a slab.
 class Mapping {
 public:
     Mapping() = default;
@@ -74,8 +119,8 @@ public:
     Mapping(const Mapping &) = delete;
     Mapping &operator=(const Mapping &) = delete;
 
-    /// Maps @p area of the command fd. 0 or an errno value.
-    int map(int cmd_fd, const rox_mapping &area);
+    /// Maps @p area of the command fd, from @p place on. 0 or an errno value.
+    int map(Slabs &slabs, int cmd_fd, const rox_mapping &area, const rox_place &place);
     void unmap();
     void swap(Mapping &other);
 
@@ -88,6 +133,7 @@ public:
 private:
     std::byte *base_ = nullptr;
     size_t size_ = 0;
+    Slab *slab_ = nullptr;
 };
 
 } // namespace rox

@@ -32,6 +32,7 @@ struct alignas(std::max_align_t) Context {
     uint32_t max_inline;
     int doorbell_fd; // or -1
     QpTable *qps;
+    Slabs *slabs;
 
     verbs_context *vctx() { return reinterpret_cast<verbs_context *>(this + 1); }
 

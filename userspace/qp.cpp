@@ -23,7 +23,8 @@ size_t send_wqe_size(const ibv_qp_cap &cap)
 }
 
 /* Maps the rings that the kernel offers and attaches the queues to them. 0 or an errno value. */
-int map_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer, const ibv_qp_init_attr_ex &attr)
+int map_rings(Qp &qp, ibv_context *context, const rox_create_qp_resp &offer,
+              const ibv_qp_init_attr_ex &attr)
 {
     const ibv_qp_cap &cap = attr.cap;
     const SendLimits limits = {
@@ -32,7 +33,9 @@ int map_rings(Qp &qp, int cmd_fd, const rox_create_qp_resp &offer, const ibv_qp_
     if (offer.sq.entries == 0 && offer.rq.entries == 0) {
         return 0;
     }
-    if (const int error = qp.map.map(cmd_fd, offer.map); error != 0) {
+    if (const int error = qp.map.map(*Context::of(context)->slabs, context->cmd_fd, offer.map,
+                                     offer.place);
+        error != 0) {
         return error;
     }
     if (offer.sq.entries != 0) {
@@ -133,7 +136,7 @@ Qp *create(ibv_context *context, ibv_qp_init_attr_ex &wanted)
                                                 resp.core(), resp.size(), nullptr);
 
     if (error == 0) {
-        error = map_rings(*qp, context->cmd_fd, resp.driver, attr);
+        error = map_rings(*qp, context, resp.driver, attr);
         if (error == 0 && has_queues(qp->vqp.qp)) {
             error = Context::of(context)->qps->insert(qp->vqp.qp.qp_num, qp.get());
         }

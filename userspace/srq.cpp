@@ -13,12 +13,14 @@ namespace rox {
 namespace {
 
 /* Maps the ring that the kernel offers and attaches the queue to it. 0 or an errno value. */
-int map_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t max_wr,
+int map_ring(Srq &srq, ibv_context *context, const rox_create_srq_resp &offer, uint32_t max_wr,
              uint32_t max_sge)
 {
     Mapping map;
 
-    if (const int error = map.map(cmd_fd, offer.map); error != 0) {
+    if (const int error = map.map(*Context::of(context)->slabs, context->cmd_fd, offer.map,
+                                  offer.place);
+        error != 0) {
         return error;
     }
     if (!map.holds(offer.rq, recv_header_size + max_sge * sizeof(rox_sge))) {
@@ -35,7 +37,7 @@ int map_ring(Srq &srq, int cmd_fd, const rox_create_srq_resp &offer, uint32_t ma
  */
 int complete(Srq &srq, ibv_pd *pd, const rox_create_srq_resp &offer, const ibv_srq_attr &attr)
 {
-    const int error = map_ring(srq, pd->context->cmd_fd, offer, attr.max_wr, attr.max_sge);
+    const int error = map_ring(srq, pd->context, offer, attr.max_wr, attr.max_sge);
 
     if (error != 0) {
         rdmacore::ibv_cmd_destroy_srq(&srq.vsrq.srq);
@@ -165,7 +167,7 @@ static int resize(Srq &srq, ibv_srq_attr *attr)
         return error;
     }
 
-    const int error = map_ring(srq, srq.vsrq.srq.context->cmd_fd, offer, offer.rq.entries,
+    const int error = map_ring(srq, srq.vsrq.srq.context, offer, offer.rq.entries,
                                srq.queue.max_sge());
 
     if (error != 0) {

@@ -27,6 +27,8 @@ int rox_ring_mem_alloc(struct rox_ring_mem *mem, size_t size)
 	if (!mem->base)
 		return -ENOMEM;
 	mem->size = size;
+	mem->slab = NULL;
+	mem->entry = NULL;
 	return 0;
 }
 

@@ -14,6 +14,8 @@
 #include <rdma/rox-abi.h>
 
 struct vm_area_struct;
+struct rdma_user_mmap_entry;
+struct rox_slab;
 
 /*
  * GFP flags of allocations that a process causes: they are charged to its cgroup, and fail at the
@@ -23,12 +25,16 @@ struct vm_area_struct;
 
 /**
  * struct rox_ring_mem - vmalloc() memory that holds one or more rings
- * @base: kernel address, page aligned; the memory is zeroed when allocated
- * @size: bytes, a multiple of the page size
+ * @base: kernel address; the memory is zeroed when allocated. NULL if there is none
+ * @size: bytes
+ * @slab: the slab that it is a place in; NULL: whole pages that are nobody else's
+ * @entry: without @slab: its mmap entry, or NULL for a kernel user
  */
 struct rox_ring_mem {
 	void *base;
 	size_t size;
+	struct rox_slab *slab;
+	struct rdma_user_mmap_entry *entry;
 };
 
 /**

@@ -43,8 +43,6 @@ void rox_ah_put(struct rox_ah *ah);
  * @lock: protects @ring; for kernel users also its consumer end
  * @mem: the memory of @ring
  * @ring: producer end
- * @entry: mmap entry of the ring for the process, or NULL for a kernel CQ; changes with
- *	@ring
  * @user: created by a process
  * @flags: enum rox_cq_flags
  * @error: the CQ has overflowed; nothing more is added
@@ -76,7 +74,6 @@ struct rox_cq {
 	spinlock_t lock;	/* @ring */
 	struct rox_ring_mem mem;
 	struct rox_ring ring;
-	struct rdma_user_mmap_entry *entry;
 	bool user;
 	u32 flags;
 	bool error;
@@ -152,7 +149,6 @@ void rox_cq_settle(struct rox_cq *cq);
  * @post_lock: kernel users: serialises post_srq_recv
  * @mem: the memory of @ring
  * @ring: receive WQEs
- * @entry: mmap entry of the ring for the process, or NULL; changes with @ring
  * @user: created by a process
  * @max_sge: maximum number of SGEs of a WQE
  * @limit: SRQ limit, 0 if not armed
@@ -167,7 +163,6 @@ struct rox_srq {
 	spinlock_t post_lock;	/* @ring's producer end, kernel users */
 	struct rox_ring_mem mem;
 	struct rox_ring ring;
-	struct rdma_user_mmap_entry *entry;
 	bool user;
 	u32 max_sge;
 	u32 limit;

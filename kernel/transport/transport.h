@@ -519,7 +519,6 @@ struct rox_qp_slot {
  * @path: RC and UC: the primary path
  * @cnp_at: when the last CNP was sent, in ktime ns; 0: never
  * @mem: memory of both rings
- * @entry: mmap entry of the rings for the process, or NULL
  * @sq: consumer end of the send ring; protected by the lock of the send side
  * @rq: consumer end of the receive ring; protected by the lock of the receive side
  * @sq_post_lock: kernel users: serialises post_send
@@ -556,7 +555,6 @@ struct rox_qp {
 	atomic64_t cnp_at;
 
 	struct rox_ring_mem mem;
-	struct rdma_user_mmap_entry *entry;
 	struct rox_ring sq;
 	struct rox_ring rq;
 	spinlock_t sq_post_lock;	/* @sq's producer end, kernel users */

@@ -8,9 +8,12 @@
 #include "internal.h"
 
 /* Feature bits: extensions of the ABI's first version that this module has. */
-#define ROX_FEATURES ((u64)(ROX_FEATURE_DOORBELL | ROX_FEATURE_NO_ENGINE))
+#define ROX_FEATURES \
+	((u64)(ROX_FEATURE_DOORBELL | ROX_FEATURE_NO_ENGINE | ROX_FEATURE_SLABS))
 
 static atomic64_t rox_last_context;
+
+static const struct rox_slab_ops rox_slab_ops;
 
 static int rox_ucontext_check(struct ib_udata *udata, struct rox_alloc_ucontext_req *req)
 {
@@ -28,6 +31,8 @@ static int rox_ucontext_init(struct ib_ucontext *ibuc, u64 features)
 	struct rox_ucontext *uc = to_rox_ucontext(ibuc);
 
 	uc->number = atomic64_inc_return(&rox_last_context);
+	uc->shares = features & ROX_FEATURE_SLABS;
+	rox_slabs_init(&uc->slabs, &rox_slab_ops);
 	if (features & ROX_FEATURE_NO_ENGINE)
 		return 0;
 	uc->engines = rox_engines_alloc(to_rox_dev(ibuc->device));
@@ -72,9 +77,10 @@ refuse:
 	return err;
 }
 
-/* The context has no objects and no mmap entries left. */
+/* The context has no objects left, and no mmap entry but that of an empty slab. */
 void rox_dealloc_ucontext(struct ib_ucontext *uc)
 {
+	rox_slabs_exit(&to_rox_ucontext(uc)->slabs);
 	rox_engines_free(to_rox_ucontext(uc)->engines);
 	module_put(THIS_MODULE);
 }
@@ -88,8 +94,15 @@ void rox_disassociate_ucontext(struct ib_ucontext *uc)
 {
 }
 
-struct rdma_user_mmap_entry *rox_mmap_offer(struct ib_ucontext *uc, const struct rox_ring_mem *mem,
-					    struct rox_mapping *map)
+/* ---- memory of rings ---- */
+
+/*
+ * Lets the process of @uc map @mem, and fills @map with offset and size.
+ * Return: the mmap entry, or NULL if there is no memory.
+ */
+static struct rdma_user_mmap_entry *rox_mmap_offer(struct ib_ucontext *uc,
+						   const struct rox_ring_mem *mem,
+						   struct rox_mapping *map)
 {
 	struct rox_mmap_entry *offer;
 
@@ -106,7 +119,12 @@ struct rdma_user_mmap_entry *rox_mmap_offer(struct ib_ucontext *uc, const struct
 	return &offer->entry;
 }
 
-void rox_mmap_withdraw(struct rdma_user_mmap_entry *entry)
+/*
+ * Removes an mmap entry and waits for concurrent mmap() calls. Replaces
+ * rdma_user_mmap_entry_remove(). Call it before the memory is freed. Pages that
+ * the process has mapped stay mapped. NULL is ignored. Sleeps.
+ */
+static void rox_mmap_withdraw(struct rdma_user_mmap_entry *entry)
 {
 	DECLARE_COMPLETION_ONSTACK(withdrawn);
 
@@ -115,6 +133,87 @@ void rox_mmap_withdraw(struct rdma_user_mmap_entry *entry)
 	container_of(entry, struct rox_mmap_entry, entry)->withdrawn = &withdrawn;
 	rdma_user_mmap_entry_remove(entry);
 	wait_for_completion(&withdrawn);
+}
+
+static int rox_slab_offer(struct rox_slab *slab)
+{
+	struct rox_ucontext *uc = container_of(slab->slabs, struct rox_ucontext, slabs);
+
+	slab->mem.entry = rox_mmap_offer(&uc->ibuc, &slab->mem, &slab->map);
+	return slab->mem.entry ? 0 : -ENOMEM;
+}
+
+static void rox_slab_withdraw(struct rox_slab *slab)
+{
+	rox_mmap_withdraw(slab->mem.entry);
+}
+
+static const struct rox_slab_ops rox_slab_ops = {
+	.offer = rox_slab_offer,
+	.withdraw = rox_slab_withdraw,
+};
+
+static int rox_rings_alloc_shared(struct rox_ring_mem *mem, size_t size, struct rox_ucontext *uc,
+				  struct rox_offer *offer)
+{
+	int err;
+
+	err = rox_slab_alloc(&uc->slabs, size, mem);
+	if (err)
+		return err;
+	offer->map = mem->slab->map;
+	offer->place.slab = mem->slab->number;
+	offer->place.position = rox_slab_position(mem);
+	return 0;
+}
+
+/**
+ * rox_rings_alloc() - allocates memory for the rings of an object, and offers it to the process
+ * @mem: filled
+ * @size: bytes
+ * @udata: of the command; NULL for a kernel user
+ * @knows: the provider reads @offer->place. Then small rings share a mapping with others
+ * @offer: filled, if @udata is not NULL. The caller has zeroed it
+ *
+ * Process context; may sleep. The memory is charged to the calling process's cgroup.
+ * Return: 0 or -ENOMEM.
+ */
+int rox_rings_alloc(struct rox_ring_mem *mem, size_t size, struct ib_udata *udata, bool knows,
+		    struct rox_offer *offer)
+{
+	struct rox_ucontext *uc = NULL;
+	int err;
+
+	if (udata)
+		uc = to_rox_ucontext(rox_udata_context(udata));
+	if (uc && knows && uc->shares && size <= ROX_SLAB_MOST_PLACE)
+		return rox_rings_alloc_shared(mem, size, uc, offer);
+	err = rox_ring_mem_alloc(mem, size);
+	if (err || !uc)
+		return err;
+	mem->entry = rox_mmap_offer(&uc->ibuc, mem, &offer->map);
+	if (mem->entry)
+		return 0;
+	rox_ring_mem_free(mem);
+	return -ENOMEM;
+}
+
+/**
+ * rox_rings_free() - frees the memory of rox_rings_alloc()
+ * @mem: the memory; emptied
+ *
+ * Memory that the process has mapped stays there until it unmaps it. The kernel must not use the
+ * rings after this. Process context; may sleep.
+ */
+void rox_rings_free(struct rox_ring_mem *mem)
+{
+	if (mem->slab) {
+		rox_slab_free(mem);
+		return;
+	}
+	rox_mmap_withdraw(mem->entry);
+	mem->entry = NULL;
+	rox_ring_mem_free(mem);
 }
 
 /* The op mmap_free, called when the last reference on the entry is gone. */

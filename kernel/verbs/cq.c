@@ -7,28 +7,19 @@
 #include "internal.h"
 
 /*
- * Least number of entries of a CQ. More than a program asks for cost nothing within a page. It may
- * need some: perftest with -e asks for one, and polls late if a message overtakes an ACK.
+ * Least number of entries of a CQ. A program may need more than it asks for: perftest with -e asks
+ * for one, and polls late if a message overtakes an ACK.
  */
 #define ROX_LEAST_CQE 32U
 
 /* ---- create, resize, destroy ---- */
 
-static int rox_cq_ring_offer(struct rox_cq_ring *r, const struct rox_ring_desc *desc,
-			     struct ib_udata *udata)
-{
-	struct rox_create_cq_resp resp = { .cq = *desc };
-
-	r->entry = rox_mmap_offer(rox_udata_context(udata), &r->mem, &resp.map);
-	if (!r->entry)
-		return -ENOMEM;
-	return rox_udata_put(udata, &resp, sizeof(resp));
-}
-
 static int rox_cq_ring_alloc(struct rox_cq_ring *r, u32 cqe, struct ib_udata *udata)
 {
+	const size_t whole = offsetofend(struct rox_create_cq_resp, place);
+	struct rox_create_cq_resp resp = {};
 	struct rox_ring_layout layout = {};
-	struct rox_ring_desc desc;
+	struct rox_offer offer = {};
 	int err;
 
 	if (!cqe || cqe > ROX_MAX_CQE)
@@ -36,19 +27,21 @@ static int rox_cq_ring_alloc(struct rox_cq_ring *r, u32 cqe, struct ib_udata *ud
 	err = rox_udata_has_room(udata, offsetofend(struct rox_create_cq_resp, cq));
 	if (err)
 		return err;
-	err = rox_ring_layout_add(&layout, max(cqe, ROX_LEAST_CQE), sizeof(struct rox_cqe), &desc);
+	err = rox_ring_layout_add(&layout, max(cqe, ROX_LEAST_CQE), sizeof(struct rox_cqe),
+				  &resp.cq);
 	if (err)
 		return err;
-	err = rox_ring_mem_alloc(&r->mem, layout.size);
+	err = rox_rings_alloc(&r->mem, layout.size, udata, rox_udata_knows(udata, whole), &offer);
 	if (err)
 		return err;
-	rox_ring_init(&r->ring, &r->mem, &desc);
-	r->entry = NULL;
+	rox_ring_init(&r->ring, &r->mem, &resp.cq);
 	if (!udata)
 		return 0;
-	err = rox_cq_ring_offer(r, &desc, udata);
+	resp.map = offer.map;
+	resp.place = offer.place;
+	err = rox_udata_put(udata, &resp, sizeof(resp));
 	if (err)
-		rox_rings_free(&r->mem, r->entry);
+		rox_rings_free(&r->mem);
 	return err;
 }
 
@@ -56,7 +49,6 @@ static void rox_cq_set_ring(struct rox_cq *cq, const struct rox_cq_ring *r)
 {
 	cq->mem = r->mem;
 	cq->ring = r->ring;
-	cq->entry = r->entry;
 	cq->ibcq.cqe = r->ring.entries;
 }
 
@@ -146,7 +138,6 @@ static void rox_cq_switch(struct rox_cq *cq, struct rox_cq_ring *new, struct rox
 {
 	new->ring.ctrl->flags = READ_ONCE(cq->ring.ctrl->flags) & ROX_ARM_BITS;
 	old->mem = cq->mem;
-	old->entry = cq->entry;
 	rox_cq_set_ring(cq, new);
 }
 
@@ -190,9 +181,9 @@ int rox_resize_cq(struct ib_cq *ibcq, unsigned int cqe, struct ib_udata *udata)
 		goto out;
 	err = rox_cq_replace(cq, &new, &old);
 	if (err)
-		rox_rings_free(&new.mem, new.entry);
+		rox_rings_free(&new.mem);
 	else
-		rox_rings_free(&old.mem, old.entry);
+		rox_rings_free(&old.mem);
 out:
 	mutex_unlock(&cq->resize_lock);
 	return err;
@@ -215,7 +206,7 @@ int rox_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	rox_cq_stop(cq);
 	/* `rdma resource show` may be looking at the ring. */
 	mutex_lock(&cq->resize_lock);
-	rox_rings_free(&cq->mem, cq->entry);
+	rox_rings_free(&cq->mem);
 	mutex_unlock(&cq->resize_lock);
 	atomic_dec(&to_rox_dev(ibcq->device)->num_cq);
 	return 0;

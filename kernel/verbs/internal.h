@@ -10,21 +10,24 @@
 #include <rdma/uverbs_ioctl.h>
 #include "verbs.h"
 
-/**
- * rox_rings_free() - frees ring memory and withdraws its mmap entry
- * @mem: the memory
- * @entry: its mmap entry, or NULL for a kernel user
- *
- * Pages that the process has mapped live until it unmaps them. The kernel must not use the ring
- * after this. Process context; may sleep.
- */
-static inline void rox_rings_free(struct rox_ring_mem *mem, struct rdma_user_mmap_entry *entry)
-{
-	rox_mmap_withdraw(entry);
-	rox_ring_mem_free(mem);
-}
+/* ---- memory of rings (context.c) ---- */
 
-/* The driver's part of requests and responses (udata.c), see Documentation/abi.md. */
+/**
+ * struct rox_offer - where a process finds the rings of an object
+ * @map: the mapping
+ * @place: where in it
+ */
+struct rox_offer {
+	struct rox_mapping map;
+	struct rox_place place;
+};
+
+int rox_rings_alloc(struct rox_ring_mem *mem, size_t size, struct ib_udata *udata, bool knows,
+		    struct rox_offer *offer);
+void rox_rings_free(struct rox_ring_mem *mem);
+
+/* ---- requests and responses (udata.c), see Documentation/abi.md ---- */
+
 int rox_udata_get(struct ib_udata *udata, void *req, size_t size, size_t least);
 int rox_udata_get_flags(struct ib_udata *udata, u32 known, u32 *flags);
 int rox_udata_put(struct ib_udata *udata, const void *resp, size_t size);
@@ -52,6 +55,12 @@ static inline struct ib_ucontext *rox_udata_context(struct ib_udata *udata)
 	return &rdma_udata_to_drv_context(udata, struct rox_ucontext, ibuc)->ibuc;
 }
 
+/* Does the provider read a member of the response that ends at @end? */
+static inline bool rox_udata_knows(const struct ib_udata *udata, size_t end)
+{
+	return udata && udata->outlen >= end;
+}
+
 /* Can packets be sent to this GID? A multicast address is valid for datagrams only. */
 static inline bool rox_dgid_ok(const struct rdma_ah_attr *attr, bool datagram)
 {
@@ -72,13 +81,11 @@ static inline bool rox_dgid_ok(const struct rdma_ah_attr *attr, bool datagram)
  * struct rox_cq_ring - a ring that a CQ gets by create or resize
  * @mem: its memory
  * @ring: the ring
- * @entry: its mmap entry, or NULL for a kernel CQ
  * @moved: resize: index of the next entry to copy
  */
 struct rox_cq_ring {
 	struct rox_ring_mem mem;
 	struct rox_ring ring;
-	struct rdma_user_mmap_entry *entry;
 	u32 moved;
 };
 
@@ -86,14 +93,12 @@ struct rox_cq_ring {
  * struct rox_srq_ring - a ring that an SRQ gets by create or resize
  * @mem: its memory
  * @ring: the ring
- * @entry: its mmap entry, or NULL for a kernel SRQ
  * @resp: response that describes the ring to the process
  * @moved: resize: index of the next entry to copy
  */
 struct rox_srq_ring {
 	struct rox_ring_mem mem;
 	struct rox_ring ring;
-	struct rdma_user_mmap_entry *entry;
 	struct rox_create_srq_resp resp;
 	u32 moved;
 };

@@ -74,9 +74,9 @@ static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_a
 }
 
 /*
- * Smallest send queue of a process. Its memory is whole pages in any case, and there are programs
- * that need more places than they ask for: perftest with -e asks for one. If an event comes before
- * its completion can be polled, it posts the next message without having polled.
+ * Smallest send queue of a process. There are programs that need more places than they ask for:
+ * perftest with -e asks for one. If an event comes before its completion can be polled, it posts
+ * the next message without having polled.
  */
 #define ROX_LEAST_SEND_WR 16U
 
@@ -117,14 +117,16 @@ static int rox_qp_layout(struct rox_qp *qp, const struct ib_qp_init_attr *init, 
 static int rox_qp_create_rings(struct rox_qp *qp, const struct ib_qp_init_attr *init,
 			       struct ib_udata *udata)
 {
+	const size_t whole = offsetofend(struct rox_create_qp_resp, place);
 	struct rox_create_qp_resp resp = {};
 	struct rox_ring_layout layout = {};
+	struct rox_offer offer = {};
 	int err;
 
 	err = rox_qp_layout(qp, init, udata, &layout, &resp);
 	if (err)
 		return err;
-	err = rox_ring_mem_alloc(&qp->mem, layout.size);
+	err = rox_rings_alloc(&qp->mem, layout.size, udata, rox_udata_knows(udata, whole), &offer);
 	if (err)
 		return err;
 	rox_ring_init(&qp->sq, &qp->mem, &resp.sq);
@@ -132,10 +134,11 @@ static int rox_qp_create_rings(struct rox_qp *qp, const struct ib_qp_init_attr *
 	if (!udata)
 		return 0;
 
-	qp->entry = rox_mmap_offer(rox_udata_context(udata), &qp->mem, &resp.map);
-	err = qp->entry ? rox_udata_put(udata, &resp, sizeof(resp)) : -ENOMEM;
+	resp.map = offer.map;
+	resp.place = offer.place;
+	err = rox_udata_put(udata, &resp, sizeof(resp));
 	if (err)
-		rox_rings_free(&qp->mem, qp->entry);
+		rox_rings_free(&qp->mem);
 	return err;
 }
 
@@ -203,7 +206,7 @@ static int rox_qp_build(struct rox_qp *qp, const struct ib_qp_init_attr *init,
 err_transport:
 	rox_transport_destroy(qp);
 err_rings:
-	rox_rings_free(&qp->mem, qp->entry);
+	rox_rings_free(&qp->mem);
 err_slot:
 	rox_qp_cancel(qp);
 	return err;
@@ -295,7 +298,7 @@ int rox_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	rox_ep_close(&qp->ep);
 	/* `rdma resource show` may be looking at the rings. */
 	mutex_lock(&qp->modify_lock);
-	rox_rings_free(&qp->mem, qp->entry);
+	rox_rings_free(&qp->mem);
 	mutex_unlock(&qp->modify_lock);
 	mem_cgroup_put(qp->memcg);
 	atomic_dec(&qp->dev->num_qp);

@@ -8,16 +8,19 @@
 
 /* The shortest response with which a program can find the ring. */
 #define ROX_SRQ_RESP_LEAST offsetofend(struct rox_create_srq_resp, rq)
+#define ROX_SRQ_RESP_WHOLE offsetofend(struct rox_create_srq_resp, place)
 /* The length of the response for providers that do not pass a length. */
 #define ROX_SRQ_RESP_FIRST (offsetofend(struct rox_create_srq_resp, srq_num) + sizeof(u32))
 
 /* ---- create, modify, query, destroy ---- */
 
+/* @knows: the provider reads the place in the response. */
 static int rox_srq_ring_alloc(struct rox_srq_ring *r, u32 max_wr, u32 max_sge,
-			      struct ib_udata *udata)
+			      struct ib_udata *udata, bool knows)
 {
 	u32 stride = sizeof(struct rox_recv_wqe) + max_sge * sizeof(struct rox_sge);
 	struct rox_ring_layout layout = {};
+	struct rox_offer offer = {};
 	int err;
 
 	*r = (struct rox_srq_ring) {};
@@ -26,24 +29,19 @@ static int rox_srq_ring_alloc(struct rox_srq_ring *r, u32 max_wr, u32 max_sge,
 	err = rox_ring_layout_add(&layout, max_wr, stride, &r->resp.rq);
 	if (err)
 		return err;
-	err = rox_ring_mem_alloc(&r->mem, layout.size);
+	err = rox_rings_alloc(&r->mem, layout.size, udata, knows, &offer);
 	if (err)
 		return err;
 	rox_ring_init(&r->ring, &r->mem, &r->resp.rq);
-	if (!udata)
-		return 0;
-	r->entry = rox_mmap_offer(rox_udata_context(udata), &r->mem, &r->resp.map);
-	if (r->entry)
-		return 0;
-	rox_ring_mem_free(&r->mem);
-	return -ENOMEM;
+	r->resp.map = offer.map;
+	r->resp.place = offer.place;
+	return 0;
 }
 
 static void rox_srq_set_ring(struct rox_srq *srq, const struct rox_srq_ring *r)
 {
 	srq->mem = r->mem;
 	srq->ring = r->ring;
-	srq->entry = r->entry;
 }
 
 static int rox_srq_setup(struct rox_srq *srq, struct ib_srq_attr *attr, struct ib_udata *udata)
@@ -51,7 +49,8 @@ static int rox_srq_setup(struct rox_srq *srq, struct ib_srq_attr *attr, struct i
 	struct rox_srq_ring r;
 	int err;
 
-	err = rox_srq_ring_alloc(&r, attr->max_wr, attr->max_sge, udata);
+	err = rox_srq_ring_alloc(&r, attr->max_wr, attr->max_sge, udata,
+				 rox_udata_knows(udata, ROX_SRQ_RESP_WHOLE));
 	if (err)
 		return err;
 	if (srq->xsrq)
@@ -59,7 +58,7 @@ static int rox_srq_setup(struct rox_srq *srq, struct ib_srq_attr *attr, struct i
 	if (udata) {
 		err = rox_udata_put(udata, &r.resp, sizeof(r.resp));
 		if (err) {
-			rox_rings_free(&r.mem, r.entry);
+			rox_rings_free(&r.mem);
 			return err;
 		}
 	}
@@ -88,7 +87,7 @@ static int rox_srq_setup_xrc(struct rox_srq *srq, struct ib_srq_attr *attr,
 	err = rox_xsrq_publish(srq);
 	if (!err)
 		return 0;
-	rox_rings_free(&srq->mem, srq->entry);
+	rox_rings_free(&srq->mem);
 cancel:
 	rox_xsrq_cancel(srq);
 	return err;
@@ -157,7 +156,7 @@ int rox_srq_move(const struct rox_srq *srq, struct rox_srq_ring *new)
 /* Makes the SRQ use the new ring, when all entries are copied. @r gets the old memory. */
 static void rox_srq_switch(struct rox_srq *srq, struct rox_srq_ring *r)
 {
-	struct rox_srq_ring old = { .mem = srq->mem, .entry = srq->entry };
+	struct rox_srq_ring old = { .mem = srq->mem };
 
 	rox_srq_set_ring(srq, r);
 	*r = old;
@@ -232,7 +231,8 @@ static int rox_srq_resize(struct rox_srq *srq, u32 max_wr, struct ib_udata *udat
 	struct rox_srq_ring r;
 	int err;
 
-	err = rox_srq_ring_alloc(&r, max_wr, srq->max_sge, srq->user ? udata : NULL);
+	err = rox_srq_ring_alloc(&r, max_wr, srq->max_sge, srq->user ? udata : NULL,
+				 req->resp_len >= ROX_SRQ_RESP_WHOLE);
 	if (err)
 		return err;
 	if (srq->user)
@@ -240,7 +240,7 @@ static int rox_srq_resize(struct rox_srq *srq, u32 max_wr, struct ib_udata *udat
 	if (!err)
 		err = rox_srq_replace(srq, &r);
 	/* After an error @r is the new ring, else the old one. */
-	rox_rings_free(&r.mem, r.entry);
+	rox_rings_free(&r.mem);
 	return err;
 }
 
@@ -286,7 +286,7 @@ int rox_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 		rox_xsrq_unpublish(srq);
 	/* `rdma resource show` may be looking at the ring. */
 	mutex_lock(&srq->resize_lock);
-	rox_rings_free(&srq->mem, srq->entry);
+	rox_rings_free(&srq->mem);
 	mutex_unlock(&srq->resize_lock);
 	atomic_dec(&to_rox_dev(ibsrq->device)->num_srq);
 	return 0;

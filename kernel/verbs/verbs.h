@@ -6,6 +6,7 @@
 #define ROX_VERBS_H
 
 #include <rdma/uverbs_ioctl.h>
+#include "../ring/slab.h"
 #include "../transport/transport.h"
 
 /* ---- context and mmap (context.c) ---- */
@@ -15,11 +16,15 @@
  * @ibuc: the RDMA core's object
  * @number: unique in the module, never 0 and never used again
  * @engines: NULL if the program wants none
+ * @shares: the provider knows mappings that objects share
+ * @slabs: such mappings
  */
 struct rox_ucontext {
 	struct ib_ucontext ibuc;
 	u64 number;
 	struct rox_engines *engines;
+	bool shares;
+	struct rox_slabs slabs;
 };
 
 static inline struct rox_ucontext *to_rox_ucontext(struct ib_ucontext *ibuc)
@@ -44,18 +49,6 @@ void rox_dealloc_ucontext(struct ib_ucontext *uc);
 void rox_disassociate_ucontext(struct ib_ucontext *uc);
 int rox_mmap(struct ib_ucontext *uc, struct vm_area_struct *vma);
 void rox_mmap_free(struct rdma_user_mmap_entry *entry);
-/*
- * Lets the process of @uc map @mem, and fills @map with offset and size.
- * Return: the mmap entry, or NULL if there is no memory. Process context.
- */
-struct rdma_user_mmap_entry *rox_mmap_offer(struct ib_ucontext *uc, const struct rox_ring_mem *mem,
-					    struct rox_mapping *map);
-/*
- * Removes an mmap entry and waits for concurrent mmap() calls. Replaces
- * rdma_user_mmap_entry_remove(). Call it before the memory is freed. Pages that
- * the process has mapped stay mapped. NULL is ignored. Process context; sleeps.
- */
-void rox_mmap_withdraw(struct rdma_user_mmap_entry *entry);
 
 /* ---- PD, AH ---- */
 

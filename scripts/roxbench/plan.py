@@ -106,6 +106,8 @@ def scale():
 
     return [
         *(on(["rox"], "qps", f"qp_memory {count}", count=count) for count in (10, 1000, 10000)),
+        # More than a process can have mappings.
+        on(["rox"], "qps", "qp_memory 200000", count=200000, most=1),
         on(["rxe"], "qps", "qp_memory 1000", count=1000),
         on(["rox", "rxe"], "reg", "reg_1GiB_plain", pages="plain"),
         on(["rox", "rxe"], "reg", "reg_1GiB_huge", pages="huge"),

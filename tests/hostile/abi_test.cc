@@ -338,13 +338,13 @@ const std::vector<Command> &commands()
          sizeof(rox_create_ah_resp),
          offsetof(rox_create_ah_resp, reserved)},
         {"CreateCq", &Program::create_cq, Bytes(sizeof(rox_create_cq_req)), 0,
-         sizeof(rox_create_cq_resp), sizeof(rox_create_cq_resp)},
+         sizeof(rox_create_cq_resp), offsetof(rox_create_cq_resp, place)},
         {"ResizeCq",
          &Program::resize_cq,
          {},
          0,
          sizeof(rox_create_cq_resp),
-         sizeof(rox_create_cq_resp)},
+         offsetof(rox_create_cq_resp, place)},
         {"CreateSrq", &Program::create_srq, Bytes(sizeof(rox_create_srq_req)), 0,
          sizeof(rox_create_srq_resp), offsetof(rox_create_srq_resp, srq_num)},
         {"CreateXsrq", &Program::create_xsrq, Bytes(sizeof(rox_create_srq_req)), 0,
@@ -352,7 +352,7 @@ const std::vector<Command> &commands()
         {"ModifySrq", &Program::modify_srq, bytes_of(srq_request()),
          offsetof(rox_modify_srq_req, resp_len), 0, 0},
         {"CreateQp", &Program::create_qp, Bytes(sizeof(rox_create_qp_req)), 0,
-         sizeof(rox_create_qp_resp), sizeof(rox_create_qp_resp)},
+         sizeof(rox_create_qp_resp), offsetof(rox_create_qp_resp, place)},
     };
     return all;
 }
@@ -489,10 +489,11 @@ TEST_F(AbiTest, ModifySrqSaysHowLongTheAnswerIs)
         EXPECT_EQ(srq_answered(), 0u);
     }
     // The first providers do not say it, and have room for the first members.
+    constexpr std::uint32_t old = offsetof(rox_create_srq_resp, place);
     EXPECT_EQ(resize(first(bytes_of(srq_request()), sizeof(__u64))), 0);
-    EXPECT_EQ(srq_answered(), whole);
+    EXPECT_EQ(srq_answered(), old);
     EXPECT_EQ(resize(bytes_of(srq_request(0))), 0);
-    EXPECT_EQ(srq_answered(), whole);
+    EXPECT_EQ(srq_answered(), old);
     for (unsigned bit = 0; bit < 32; bit++) {
         rox_modify_srq_req request = srq_request();
         request.reserved = 1u << bit;
@@ -510,6 +511,87 @@ TEST_F(AbiTest, ModifySrqSaysHowLongTheAnswerIs)
     Bytes unknown(64);
     unknown.back() = 1;
     EXPECT_EQ(program_->limit_srq(unknown), EOPNOTSUPP);
+}
+
+// ---- objects that share a mapping ----
+
+/// A program that asks for @p features, and what it is told about its objects.
+class AbiPlace : public vt::ProcessTest, public testing::WithParamInterface<std::uint64_t> {
+protected:
+    void SetUp() override
+    {
+        ASSERT_EQ(program_
+                      ->get_context(bytes_of(rox_alloc_ucontext_req{GetParam(), 0, 0}),
+                                    sizeof(rox_alloc_ucontext_resp))
+                      .error,
+                  0);
+    }
+    void TearDown() override
+    {
+        program_.reset();
+        ProcessTest::TearDown();
+    }
+
+    struct Where {
+        rox_mapping map;
+        rox_place place;
+    };
+    template <typename Response>
+    static Where where(const Bytes &bytes)
+    {
+        Response response{};
+        std::memcpy(&response, bytes.data(), std::min(bytes.size(), sizeof(response)));
+        return {response.map, response.place};
+    }
+    /// Creates with room for @p room bytes of the response.
+    std::vector<Where> all(std::size_t missing)
+    {
+        const auto room = [&](std::size_t size) { return size - missing; };
+        Answer cq = program_->create_cq({}, room(sizeof(rox_create_cq_resp)));
+        Answer srq = program_->create_srq({}, room(sizeof(rox_create_srq_resp)));
+        Answer qp = program_->create_qp({}, room(sizeof(rox_create_qp_resp)));
+        Answer resized = program_->resize_cq({}, room(sizeof(rox_create_cq_resp)));
+        Answer modified = program_->modify_srq(
+            bytes_of(srq_request(static_cast<std::uint32_t>(room(sizeof(rox_create_srq_resp))))),
+            0);
+        for (const Answer *answer : {&cq, &srq, &qp, &resized, &modified})
+            EXPECT_EQ(answer->error, 0);
+        return {
+            where<rox_create_cq_resp>(cq.driver), where<rox_create_srq_resp>(srq.driver),
+            where<rox_create_qp_resp>(qp.driver), where<rox_create_cq_resp>(resized.driver),
+            where<rox_create_srq_resp>({srq_answer.begin(), srq_answer.begin() + srq_answered()})};
+    }
+
+    std::unique_ptr<Program> program_ = std::make_unique<Program>();
+};
+
+INSTANTIATE_TEST_SUITE_P(Features, AbiPlace,
+                         testing::Values(0, ROX_FEATURE_SLABS, ~std::uint64_t{0},
+                                         ~std::uint64_t{ROX_FEATURE_SLABS}));
+
+/// Only who says that he knows it, and has room for all of the place.
+TEST_P(AbiPlace, IsSharedByThoseWhoKnow)
+{
+    for (std::size_t missing : {0u, 4u, 8u, 16u}) {
+        const bool shared = GetParam() & ROX_FEATURE_SLABS && missing == 0;
+        std::vector<Where> first = all(missing), second = all(missing);
+        for (std::size_t i = 0; i < first.size(); i++) {
+            EXPECT_EQ(first[i].place.slab != 0, shared) << i << ", " << missing;
+            EXPECT_EQ(second[i].place.slab != 0, shared) << i << ", " << missing;
+            if (!shared) {
+                EXPECT_EQ(first[i].place.position, 0u);
+                EXPECT_NE(first[i].map.offset, second[i].map.offset);
+            } else if (first[i].place.slab == second[i].place.slab) {
+                EXPECT_EQ(first[i].map.offset, second[i].map.offset);
+                EXPECT_NE(first[i].place.position, second[i].place.position);
+            } else {
+                EXPECT_NE(first[i].map.offset, second[i].map.offset);
+            }
+            EXPECT_EQ(second[i].place.position % ROX_CACHE_LINE, 0u);
+            EXPECT_LT(second[i].place.position, second[i].map.size);
+            EXPECT_EQ(second[i].place.reserved, 0u);
+        }
+    }
 }
 
 /// Each of these calls has an opening of its own: one that succeeds is the last.

@@ -343,10 +343,13 @@ protected:
         ProcessTest::TearDown();
     }
 
+    /// So large that the CQ has a mapping of its own.
+    static constexpr int kEntries = 8000;
+
     std::unique_ptr<vt::End> end_ = std::make_unique<vt::End>(vt::device_a());
     std::unique_ptr<vt::Cq> cq_;
     Mapping mapping_ = mapped_by(
-        [this] { cq_ = std::make_unique<vt::Cq>(end_->context.get(), 1000); });
+        [this] { cq_ = std::make_unique<vt::Cq>(end_->context.get(), kEntries); });
     off_t offset_ = offset_of(mapping_);
 };
 
@@ -426,7 +429,7 @@ TEST_F(MmapTest, MemoryOfADestroyedObjectIsNobodyElses)
     std::memset(old, 0xee, size);
     std::vector<vt::Cq> others;
     for (int i = 0; i < 16; i++)
-        others.emplace_back(end_->context.get(), 1000);
+        others.emplace_back(end_->context.get(), kEntries);
     vt::Qp qp(end_->pd.get(), others[0].get(), others[1].get());
     std::memset(old, 0xdd, size);
     for (vt::Cq &cq : others)
@@ -440,6 +443,45 @@ TEST_F(MmapTest, MemoryOfADestroyedObjectIsNobodyElses)
     });
     EXPECT_TRUE(vt::ends_with(child, 0));
     EXPECT_EQ(munmap(old, size), 0);
+}
+
+/// Objects of one program share memory, so it may spoil its own. What it gets later is empty
+/// nevertheless, and nobody else ever gets it.
+TEST_F(MmapTest, MemoryOfASlabIsOfOneProgram)
+{
+    constexpr std::size_t kMany = 40;
+    std::vector<std::unique_ptr<vt::Cq>> cqs(kMany);
+    std::vector<Mapping> places;
+    for (auto &cq : cqs)
+        places.push_back(
+            mapped_by([&] { cq = std::make_unique<vt::Cq>(end_->context.get(), 40); }));
+    const auto ring_size = static_cast<std::ptrdiff_t>(cq_ring_of(places[0], 64).size());
+    for (std::size_t i = 0; i < kMany; i++)
+        for (std::size_t k = 0; k < i; k++)
+            ASSERT_GE(std::abs(places[i].base - places[k].base), ring_size);
+    // The last ones are in one slab. The one between writes over all that is free.
+    Mapping &place = places[kMany - 2];
+    cqs[kMany - 2].reset();
+    std::memset(place.base, 0xee, static_cast<std::size_t>(ring_size));
+    Mapping again = mapped_by(
+        [&] { cqs[kMany - 2] = std::make_unique<vt::Cq>(end_->context.get(), 40); });
+    EXPECT_EQ(again.base, place.base) << "the place is used again";
+    EXPECT_TRUE(vt::all({again.base, static_cast<std::size_t>(ring_size)}, 0));
+    for (auto &cq : cqs)
+        EXPECT_TRUE(cq->quiet(vt::Millis(0)));
+    std::memset(place.base, 0xee, static_cast<std::size_t>(ring_size));
+    pid_t child = vt::in_child([] {
+        vt::End other(vt::device_a());
+        int bad = 0;
+        for (int i = 0; i < 40; i++) {
+            std::unique_ptr<vt::Cq> cq;
+            Mapping mine = mapped_by(
+                [&] { cq = std::make_unique<vt::Cq>(other.context.get(), 40); });
+            bad += !vt::all({mine.base, mine.size}, 0);
+        }
+        return bad;
+    });
+    EXPECT_TRUE(vt::ends_with(child, 0));
 }
 
 // ---- the order in which objects end ----

@@ -84,14 +84,19 @@ TEST(RoxAbi, Responses)
     EXPECT_EQ(offsetof(rox_alloc_ucontext_resp, features), 8U);
     EXPECT_EQ(sizeof(rox_create_ah_resp), 8U);
     EXPECT_EQ(sizeof(rox_create_cq_req), 8U);
-    EXPECT_EQ(sizeof(rox_create_cq_resp), 32U);
-    EXPECT_EQ(sizeof(rox_create_srq_resp), 40U);
+    EXPECT_EQ(sizeof(rox_place), 16U);
+    EXPECT_EQ(offsetof(rox_place, position), 8U);
+    EXPECT_EQ(sizeof(rox_create_cq_resp), 48U);
+    EXPECT_EQ(offsetof(rox_create_cq_resp, place), 32U);
+    EXPECT_EQ(sizeof(rox_create_srq_resp), 56U);
+    EXPECT_EQ(offsetof(rox_create_srq_resp, place), 40U);
     EXPECT_EQ(offsetof(rox_create_srq_resp, srq_num), 32U);
     EXPECT_EQ(sizeof(rox_create_srq_req), 8U);
     EXPECT_EQ(sizeof(rox_modify_srq_req), 16U);
     EXPECT_EQ(offsetof(rox_modify_srq_req, resp_len), 8U);
     EXPECT_EQ(sizeof(rox_create_qp_req), 8U);
-    EXPECT_EQ(sizeof(rox_create_qp_resp), 48U);
+    EXPECT_EQ(sizeof(rox_create_qp_resp), 64U);
+    EXPECT_EQ(offsetof(rox_create_qp_resp, place), 48U);
     EXPECT_EQ(offsetof(rox_create_qp_resp, rq), 32U);
 }
 
@@ -131,7 +136,7 @@ TEST(Message, DriversPartFollowsTheCores)
     EXPECT_EQ(reinterpret_cast<std::byte *>(&small.driver) -
                   reinterpret_cast<std::byte *>(small.core()),
               4);
-    EXPECT_EQ(large.size(), 88U);
+    EXPECT_EQ(large.size(), 104U);
     EXPECT_EQ(reinterpret_cast<std::byte *>(&large.driver) -
                   reinterpret_cast<std::byte *>(large.core()),
               40);

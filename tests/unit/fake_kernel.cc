@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
@@ -17,13 +16,6 @@ FakeKernel *FakeKernel::now = nullptr;
 namespace {
 
 const rdmacore::verbs_device_ops *registered = nullptr;
-
-constexpr size_t page = 4096;
-
-size_t round_up(size_t value, size_t to)
-{
-    return (value + to - 1) / to * to;
-}
 
 /*
  * The driver's part of a request, as a kernel of the version that is played takes it:
@@ -58,6 +50,15 @@ void answer(void *to, size_t room, const T &response)
     std::memcpy(bytes.data(), &response, sizeof(T));
     bytes.resize(std::min(bytes.size(), kernel.answers_only));
     std::memcpy(to, bytes.data(), std::min(bytes.size(), room));
+}
+
+/* The place in a response, if there is room for it and the kernel is not older. */
+template <typename T>
+rox_place *place_of(T &response, size_t room)
+{
+    constexpr size_t end = offsetof(T, place) + sizeof(response.place);
+
+    return room >= end && FakeKernel::now->answers_only >= end ? &response.place : nullptr;
 }
 
 template <typename T, typename Core>
@@ -127,42 +128,6 @@ int FakeKernel::fail(const char *function)
     return error;
 }
 
-KernelRing FakeKernel::sized(uint32_t entries, size_t stride)
-{
-    KernelRing ring;
-
-    ring.desc.entries = entries != 0 ? std::bit_ceil(entries) : 0;
-    ring.desc.stride = static_cast<uint32_t>(round_up(stride, 16));
-    return ring;
-}
-
-rox_mapping FakeKernel::offer(std::vector<KernelRing *> rings)
-{
-    size_t size = 0;
-
-    for (KernelRing *ring : rings) {
-        ring->desc.ctrl_offset = static_cast<uint32_t>(size);
-        ring->desc.entries_offset = static_cast<uint32_t>(size + sizeof(rox_ring_ctrl));
-        size += round_up(sizeof(rox_ring_ctrl) + size_t{ring->desc.entries} * ring->desc.stride,
-                         64);
-    }
-
-    const rox_mapping map = {.offset = end_, .size = round_up(size, page)};
-
-    end_ += map.size;
-    if (ftruncate(fd_, static_cast<off_t>(end_)) != 0) {
-        std::abort();
-    }
-    void *base = mmap(nullptr, map.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
-                      static_cast<off_t>(map.offset));
-
-    views_.emplace_back(base, map.size);
-    for (KernelRing *ring : rings) {
-        ring->base = static_cast<std::byte *>(base);
-    }
-    return refuse_mmap ? rox_mapping{.offset = 1, .size = map.size} : map;
-}
-
 } // namespace rox::test
 
 /* ---- libibverbs' private functions ---- */
@@ -170,6 +135,7 @@ rox_mapping FakeKernel::offer(std::vector<KernelRing *> rings)
 using rox::test::FakeKernel;
 using rox::test::FakeQp;
 using rox::test::KernelRing;
+using rox::test::place_of;
 using rox::test::put_response;
 using rox::test::take_request;
 
@@ -412,7 +378,7 @@ int ibv_cmd_create_cq_ex(ibv_context *context, const ibv_cq_init_attr_ex *attr,
 
     kernel.cq_request_flags = request.flags;
     kernel.cq_wc_flags = attr->wc_flags;
-    offer.map = kernel.offer({&ring});
+    offer.map = kernel.offer({&ring}, place_of(offer, resp_size - sizeof(*resp)));
     offer.cq = ring.desc;
     offer.cq.entries *= kernel.spoil_offer ? 1U << 20 : 1;
     put_response(resp, resp_size, offer);
@@ -439,7 +405,7 @@ int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, resize_cq_cmd *, size_t cmd_size,
                                         sizeof(rox_cqe) + kernel.longer_entries);
     rox_create_cq_resp offer = {};
 
-    offer.map = kernel.offer({&ring});
+    offer.map = kernel.offer({&ring}, place_of(offer, resp_size - sizeof(*resp)));
     offer.cq = ring.desc;
     put_response(resp, resp_size, offer);
     ring.ctrl().producer = old.ctrl().consumer;
@@ -448,6 +414,7 @@ int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, resize_cq_cmd *, size_t cmd_size,
     while (old.waiting() != 0) {
         ring.add(old.take<rox_cqe>());
     }
+    kernel.withdraw(old);
     old = ring;
     cq->cqe = static_cast<int>(ring.desc.entries);
     return 0;
@@ -466,6 +433,7 @@ int ibv_cmd_destroy_cq(ibv_cq *cq)
     if (const int error = FakeKernel::now->fail(__func__); error != 0) {
         return error;
     }
+    FakeKernel::now->withdraw(FakeKernel::now->cqs.at(cq->handle));
     FakeKernel::now->cqs.erase(cq->handle);
     return 0;
 }
@@ -484,7 +452,7 @@ static int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_attr &attr,
                                         16 + attr.max_sge * 16 + kernel.longer_entries);
     rox_create_srq_resp offer = {};
 
-    offer.map = kernel.offer({&ring});
+    offer.map = kernel.offer({&ring}, place_of(offer, resp_size - sizeof(*resp)));
     offer.rq = ring.desc;
     offer.rq.stride = kernel.spoil_offer ? 8 : ring.desc.stride;
     offer.srq_num = 77;
@@ -581,15 +549,17 @@ int ibv_cmd_modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask, modify_s
     KernelRing ring = FakeKernel::sized(attr->max_wr, old.desc.stride);
     rox_create_srq_resp offer = {};
 
-    offer.map = kernel.offer({&ring});
+    const size_t room = request.resp_len != 0 ? request.resp_len : 40;
+
+    offer.map = kernel.offer({&ring}, place_of(offer, room));
     offer.rq = ring.desc;
-    rox::test::answer(reinterpret_cast<void *>(request.resp_addr),
-                      request.resp_len != 0 ? request.resp_len : 40, offer);
+    rox::test::answer(reinterpret_cast<void *>(request.resp_addr), room, offer);
     ring.ctrl().producer = old.ctrl().consumer;
     ring.ctrl().consumer = old.ctrl().consumer;
     for (; old.waiting() != 0; old.ctrl().consumer++) {
         std::memcpy(ring.at(ring.ctrl().producer++), old.at(old.ctrl().consumer), old.desc.stride);
     }
+    kernel.withdraw(old);
     old = ring;
     return 0;
 }
@@ -605,6 +575,7 @@ int ibv_cmd_destroy_srq(ibv_srq *srq)
     if (const int error = FakeKernel::now->fail(__func__); error != 0) {
         return error;
     }
+    FakeKernel::now->withdraw(FakeKernel::now->srqs.at(srq->handle));
     FakeKernel::now->srqs.erase(srq->handle);
     return 0;
 }
@@ -643,7 +614,7 @@ int ibv_cmd_create_qp_ex2(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_
     fake.rq = FakeKernel::sized(cap.max_recv_wr,
                                 16 + cap.max_recv_sge * 16 + kernel.longer_entries);
     if (attr->qp_type != IBV_QPT_XRC_RECV) {
-        offer.map = kernel.offer({&fake.sq, &fake.rq});
+        offer.map = kernel.offer({&fake.sq, &fake.rq}, place_of(offer, resp_size - sizeof(*resp)));
         offer.sq = fake.sq.desc;
         offer.rq = fake.rq.desc;
         offer.sq.ctrl_offset += kernel.spoil_offer ? 1U << 24 : 0;
@@ -727,6 +698,7 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
     if (const int error = FakeKernel::now->fail(__func__); error != 0) {
         return error;
     }
+    FakeKernel::now->withdraw(FakeKernel::now->qps.at(qp->handle).sq);
     FakeKernel::now->qps.erase(qp->handle);
     return 0;
 }

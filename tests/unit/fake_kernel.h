@@ -28,6 +28,7 @@ namespace rox::test {
 struct KernelRing {
     rox_ring_desc desc{};
     std::byte *base = nullptr;
+    uint64_t slab = 0; // that it lies in
 
     bool exists() const { return desc.entries != 0; }
     rox_ring_ctrl &ctrl() const
@@ -113,14 +114,19 @@ public:
     size_t longer_entries = 0;           // bytes behind each entry of a ring
     uint64_t features = 0;               // of its context
     uint64_t asked_features = 0;         // of the provider
+    bool shares = false;                 // lets objects share mappings, if the provider knows that
 
     int fd() const { return fd_; }
 
     /* For the functions of libibverbs. */
     int fail(const char *function);
     uint32_t new_handle() { return next_handle_++; }
-    /// A mapping for rings of these entries and strides; their descriptions are filled in.
-    rox_mapping offer(std::vector<KernelRing *> rings);
+    /// A mapping for rings of these entries and strides, or with @p place a part of one; their
+    /// descriptions are filled in.
+    rox_mapping offer(std::vector<KernelRing *> rings, rox_place *place);
+    /// Ends the use of what was offered for @p ring.
+    void withdraw(const KernelRing &ring);
+    size_t slabs() const { return slabs_.size(); }
     static KernelRing sized(uint32_t entries, size_t stride);
 
     rdmacore::verbs_context_ops ops_ = {};
@@ -132,11 +138,23 @@ public:
     int bell_fd() const { return bell_fd_; }
 
 private:
+    /* A mapping of several objects, whose places are given out once. */
+    struct FakeSlab {
+        rox_mapping map;
+        std::byte *base;
+        size_t used;      // bytes
+        uint32_t objects; // that are left
+    };
+
     int alloc_bell(ib_uverbs_ioctl_hdr &hdr);
+    std::pair<rox_mapping, std::byte *> new_mapping(size_t size);
+    FakeSlab &slab_for(size_t size);
 
     int fd_ = -1;
     int bell_fd_ = -1;
     size_t end_ = 0;
+    std::map<uint64_t, FakeSlab> slabs_;
+    uint64_t last_slab_ = 0;
     uint32_t next_handle_ = 100;
     std::map<std::string, int> failures_;
     std::vector<std::pair<void *, size_t>> views_;

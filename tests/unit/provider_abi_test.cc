@@ -163,6 +163,107 @@ TEST_F(VersionTest, OlderModuleAnswersWithoutTheLastMembers)
     EXPECT_EQ(ops->dealloc_pd(pd), 0);
 }
 
+/* A module whose objects share mappings. What it has shared is given back. */
+class SharingTest : public VersionTest {
+protected:
+    void open()
+    {
+        kernel.shares = true;
+        VersionTest::open();
+        EXPECT_EQ(kernel.asked_features, uint64_t{ROX_FEATURE_SLABS});
+    }
+
+    void TearDown() override
+    {
+        EXPECT_EQ(kernel.slabs(), 0U);
+        VersionTest::TearDown();
+    }
+};
+
+TEST_F(SharingTest, EverythingWorks)
+{
+    open();
+    everything_works();
+}
+
+TEST_F(SharingTest, ObjectsBesideEachOther)
+{
+    open();
+
+    ibv_cq *cq = ops->create_cq(context, 4, nullptr, 0);
+    std::array<ibv_cq *, 40> cqs = {};
+    std::array<ibv_qp *, 40> qps = {};
+
+    ASSERT_NE(cq, nullptr);
+    for (size_t i = 0; i < qps.size(); i++) {
+        cqs[i] = ops->create_cq(context, 4, nullptr, 0);
+        qps[i] = create_qp(cq);
+        ASSERT_NE(qps[i], nullptr);
+    }
+    EXPECT_GT(kernel.slabs(), 1U);
+    EXPECT_LT(kernel.slabs(), 20U);
+    for (size_t i = 0; i < qps.size(); i++) {
+        use_qp(qps[i]);
+        use_cq(cqs[i], 4);
+    }
+    for (size_t i = 0; i < qps.size(); i += 2) {
+        EXPECT_EQ(ops->destroy_qp(qps[i]), 0);
+        EXPECT_EQ(ops->resize_cq(cqs[i], 8), 0);
+    }
+    for (size_t i = 0; i < qps.size(); i++) {
+        use_cq(cqs[i], 4);
+        EXPECT_EQ(ops->destroy_cq(cqs[i]), 0);
+        if (i % 2 != 0) {
+            ASSERT_EQ(set_state(qps[i], IBV_QPS_RESET), 0);
+            use_qp(qps[i]);
+            EXPECT_EQ(ops->destroy_qp(qps[i]), 0);
+        }
+    }
+    EXPECT_EQ(ops->destroy_cq(cq), 0);
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
+}
+
+TEST_F(SharingTest, OlderModuleSaysNoPlace)
+{
+    kernel.answers_only = offsetof(rox_create_srq_resp, place);
+    open();
+
+    ibv_srq *srq = create_srq();
+    ibv_srq_attr attr = {.max_wr = 16, .max_sge = 0, .srq_limit = 0};
+
+    ASSERT_NE(srq, nullptr);
+    use_srq(srq, 4);
+    ASSERT_EQ(ops->modify_srq(srq, &attr, IBV_SRQ_MAX_WR), 0);
+    use_srq(srq, 16);
+    kernel.answers_only = offsetof(rox_create_cq_resp, place);
+    ibv_cq *cq = ops->create_cq(context, 4, nullptr, 0);
+
+    ASSERT_NE(cq, nullptr);
+    use_cq(cq, 4);
+    ASSERT_EQ(ops->resize_cq(cq, 16), 0);
+    use_cq(cq, 16);
+    kernel.answers_only = offsetof(rox_create_qp_resp, place);
+    ibv_qp *qp = create_qp(cq);
+
+    ASSERT_NE(qp, nullptr);
+    use_qp(qp);
+    EXPECT_EQ(kernel.slabs(), 0U);
+    EXPECT_EQ(ops->destroy_qp(qp), 0);
+    EXPECT_EQ(ops->destroy_cq(cq), 0);
+    EXPECT_EQ(ops->destroy_srq(srq), 0);
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
+}
+
+TEST_F(SharingTest, MappingThatIsRefusedLeavesNothing)
+{
+    open();
+    kernel.refuse_mmap = true;
+    EXPECT_EQ(ops->create_cq(context, 4, nullptr, 0), nullptr);
+    EXPECT_EQ(create_srq(), nullptr);
+    kernel.refuse_mmap = false;
+    everything_works();
+}
+
 TEST_F(VersionTest, OlderModuleKnowsNoneOfTheEmptyRequests)
 {
     kernel.knows_of_requests = 0;
@@ -334,7 +435,7 @@ protected:
 TEST_F(NoEngineTest, ProgramAsksForNone)
 {
     open();
-    EXPECT_EQ(kernel.asked_features, uint64_t{ROX_FEATURE_NO_ENGINE});
+    EXPECT_EQ(kernel.asked_features, uint64_t{ROX_FEATURE_NO_ENGINE | ROX_FEATURE_SLABS});
     everything_works();
 }
 

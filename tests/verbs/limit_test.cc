@@ -14,7 +14,8 @@ using namespace vt;
 
 namespace {
 
-/// Of each kind at once. The million that is reported is a matter of memory.
+/// Of each kind at once. The million that is reported is a matter of memory. slab_test.cc has more
+/// QPs.
 constexpr std::size_t kMany = 10000;
 
 class LimitCore : public PairTest {

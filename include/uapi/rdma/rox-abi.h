@@ -260,14 +260,35 @@ struct rox_mapping {
 };
 
 /**
+ * struct rox_place - where the rings of an object lie in their mapping
+ * @slab: 0: the mapping is of this object alone, and begins with the rings. Else the number of a
+ *	mapping that several objects of the context share: the same number is the same memory. No
+ *	number is used again in the context, while an offset is, as soon as the mapping's last
+ *	object is gone
+ * @position: bytes from the start of the mapping to what @ctrl_offset and @entries_offset count
+ *	from, a multiple of ROX_CACHE_LINE
+ * @reserved: 0
+ *
+ * The kernel lets objects share mappings if the context has ROX_FEATURE_SLABS and the response has
+ * room for this.
+ */
+struct rox_place {
+	__aligned_u64 slab;
+	__u32 position;
+	__u32 reserved;
+};
+
+/**
  * enum rox_features - bits of @features below
  * @ROX_FEATURE_DOORBELL: ROX_OBJECT_DOORBELL exists; in a response only
  * @ROX_FEATURE_NO_ENGINE: the kernel never polls the SQs of the context: each post that finds
  *	ROX_RING_NEED_WAKEUP needs a doorbell. The provider sets it for a program that asks for that
+ * @ROX_FEATURE_SLABS: objects may share mappings, see struct rox_place
  */
 enum rox_features {
 	ROX_FEATURE_DOORBELL = 1U << 0,
 	ROX_FEATURE_NO_ENGINE = 1U << 1,
+	ROX_FEATURE_SLABS = 1U << 2,
 };
 
 /**
@@ -363,10 +384,12 @@ struct rox_create_cq_req {
  * struct rox_create_cq_resp - driver part of the CREATE_CQ and RESIZE_CQ responses
  * @map: the mapping that contains the ring
  * @cq: location of the ring in it
+ * @place: what @cq counts from
  */
 struct rox_create_cq_resp {
 	struct rox_mapping map;
 	struct rox_ring_desc cq;
+	struct rox_place place;
 };
 
 /**
@@ -385,12 +408,14 @@ struct rox_create_srq_req {
  * @rq: location of the ring in it
  * @srq_num: XRC: as in the common part of the response, else 0
  * @reserved: 0
+ * @place: what @rq counts from
  */
 struct rox_create_srq_resp {
 	struct rox_mapping map;
 	struct rox_ring_desc rq;
 	__u32 srq_num;
 	__u32 reserved;
+	struct rox_place place;
 };
 
 /**
@@ -422,11 +447,13 @@ struct rox_create_qp_req {
  * @map: the mapping that contains the rings
  * @sq: location of the send queue in it
  * @rq: location of the receive queue in it
+ * @place: what @sq and @rq count from
  */
 struct rox_create_qp_resp {
 	struct rox_mapping map;
 	struct rox_ring_desc sq;
 	struct rox_ring_desc rq;
+	struct rox_place place;
 };
 
 #endif /* RDMA_USER_ROX_ABI_H */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "lib/mutator.h"
+#include "lib/offers.h"
 
 #include <array>
 #include <cerrno>
@@ -314,7 +315,10 @@ extern "C" int ioctl(int fd, unsigned long request, ...) noexcept
                 hostile::try_as_write(*state, fd, *header);
         }
     }
-    return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
+    int result = static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
+    if (result == 0 && request == RDMA_VERBS_IOCTL)
+        hostile::note_answer(fd, *static_cast<const ib_uverbs_ioctl_hdr *>(argument));
+    return result;
 }
 
 extern "C" ssize_t write(int fd, const void *buffer, size_t size)

@@ -1,33 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include "lib/rings.h"
 
-#include <cstdio>
-#include <fstream>
-#include <map>
-#include <string>
+#include <cstring>
 
 #include <rdma/ib_user_verbs.h>
 #include <unistd.h>
 
 #include "../../verbs/lib/error.h"
 #include "lib/command.h"
+#include "lib/offers.h"
 
 namespace hostile {
 
 namespace {
-
-std::map<std::uintptr_t, std::size_t> device_mappings()
-{
-    std::map<std::uintptr_t, std::size_t> all;
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) {
-        unsigned long start = 0, end = 0;
-        if (line.find("/uverbs") != std::string::npos &&
-            std::sscanf(line.c_str(), "%lx-%lx", &start, &end) == 2)
-            all[start] = end - start;
-    }
-    return all;
-}
 
 std::size_t align(std::size_t value)
 {
@@ -49,14 +34,20 @@ void doorbell(const ibv_qp *qp, std::uint32_t number, std::uint32_t wqe_size)
 
 Mapping mapped_by(const std::function<void()> &create)
 {
-    auto before = device_mappings();
+    take_answer();
     create();
-    for (auto [start, size] : device_mappings()) {
-        auto old = before.find(start);
-        if (old == before.end())
-            return {reinterpret_cast<std::uint8_t *>(start), size};
-    }
-    vt::fail("no new mapping of the device");
+    Answer answer = take_answer();
+    rox_mapping map{};
+    rox_place place{};
+    if (answer.bytes.size() < sizeof(map) + sizeof(place))
+        vt::fail("the kernel offers no mapping");
+    // All answers begin with the one and end with the other.
+    std::memcpy(&map, answer.bytes.data(), sizeof(map));
+    std::memcpy(&place, answer.bytes.data() + answer.bytes.size() - sizeof(place), sizeof(place));
+    std::uint8_t *base = mapped_at(answer.fd, map.offset);
+    if (!base || place.position >= map.size)
+        vt::fail("it is not mapped");
+    return {base + place.position, map.size - place.position};
 }
 
 QpRings rings_of(const Mapping &mapping, const ibv_qp_cap &cap, bool srq)

@@ -38,13 +38,14 @@ struct Ring {
     void produce(std::uint32_t to) const { store(ctrl().producer, to); }
 };
 
-/// A mapping of the device's command fd.
+/// A mapping of the device's command fd, from the rings of an object on.
 struct Mapping {
     std::uint8_t *base = nullptr;
     std::size_t size = 0;
 };
 
-/// Calls @p create and returns the mapping that it has made.
+/// Calls @p create, which creates one object, and returns where the kernel has put its rings. The
+/// mapping may hold rings of other objects, too.
 Mapping mapped_by(const std::function<void()> &create);
 
 struct QpRings {
