@@ -128,13 +128,13 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 			rox_qp_fail(qp, v == ROX_V_FATAL ? IB_EVENT_QP_FATAL : -1);
 		return;
 	}
-	if (len > recv->recv->length) {
+	if (len > recv->recv.length) {
 		rox_qp_count(qp, ROX_CNT_RESP_LOC_LEN);
 		return;
 	}
 	rox_pkt_grh(pkt, grh);
-	rox_iter_init(&it, &who, recv->recv->sge, recv->recv->num_sge, IB_ACCESS_LOCAL_WRITE);
-	it.trim = recv->recv->sge;
+	rox_iter_init(&it, &who, recv->recv.sge, recv->recv.num_sge, IB_ACCESS_LOCAL_WRITE);
+	it.trim = recv->recv.sge;
 	err = rox_iter_write(&it, grh, sizeof(grh));
 	if (!err)
 		err = rox_ud_copy(qp, pkt, &it);

@@ -16,9 +16,9 @@ enum rox_verdict rox_recv_take(struct rox_qp *qp)
 	if (recv->have_recv)
 		return ROX_V_OK;
 	if (srq)
-		n = rox_srq_take(srq, recv->recv);
+		n = rox_srq_take(srq, &recv->recv);
 	else
-		n = rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv);
+		n = rox_rq_take(&qp->rq, qp->cap.max_recv_sge, &recv->recv);
 	if (!n) {
 		rox_qp_count(qp, ROX_CNT_OUT_OF_BUFFER);
 		return ROX_V_RNR;
@@ -66,7 +66,7 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 				   const struct rox_pkt *pkt, u32 byte_len)
 {
 	struct rox_cqe cqe = {
-		.wr_id = qp->recv.recv->wr_id,
+		.wr_id = qp->recv.recv.wr_id,
 		.status = status,
 		.opcode = rox_recv_opcode(pkt),
 		.qp_num = qp->ibqp.qp_num,
@@ -137,7 +137,7 @@ bool rox_recv_flush(struct rox_qp *qp)
 	/* Sets the flag before reading the producer index; the program does the reverse. */
 	smp_mb();
 	for (n = min(rox_ring_pending(&qp->rq), ROX_RUN_FLUSHES); n > 0; n--) {
-		rox_rq_take(&qp->rq, qp->cap.max_recv_sge, recv->recv);
+		rox_rq_take(&qp->rq, qp->cap.max_recv_sge, &recv->recv);
 		rox_recv_complete(qp, IB_WC_WR_FLUSH_ERR, NULL, 0);
 	}
 	return rox_ring_pending(&qp->rq) > 0;
@@ -157,9 +157,9 @@ static noinline void rox_recv_iter_begin(struct rox_qp *qp, const struct rox_pkt
 		rox_iter_init(it, &who, &recv->write, 1, IB_ACCESS_REMOTE_WRITE);
 	} else {
 		who = rox_own_memory(qp, recv->pd);
-		rox_iter_init(it, &who, recv->recv->sge, recv->recv->num_sge,
+		rox_iter_init(it, &who, recv->recv.sge, recv->recv.num_sge,
 			      IB_ACCESS_LOCAL_WRITE);
-		it->trim = recv->recv->sge;
+		it->trim = recv->recv.sge;
 	}
 	/* Loopback: this happens in the sender's run, which may write to the same MR again. */
 	if (!pkt->skb)
@@ -282,7 +282,7 @@ enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 		recv->kind = ROX_KIND_SEND;
 		recv->received = 0;
 	}
-	if (pkt->payload_len > recv->recv->length - recv->received)
+	if (pkt->payload_len > recv->recv.length - recv->received)
 		return rox_send_too_long(qp);
 	err = rox_recv_place(qp, pkt);
 	if (unlikely(err))

@@ -266,7 +266,7 @@ static inline void rox_recv_join(struct rox_qp *qp, struct rox_pkt *pkt)
 	if (recv->kind == ROX_KIND_WRITE)
 		rox_rx_join(&recv->rx, pkt, recv->left);
 	else if (recv->have_recv)
-		rox_rx_join(&recv->rx, pkt, recv->recv->length - recv->received);
+		rox_rx_join(&recv->rx, pkt, recv->recv.length - recv->received);
 }
 
 /*

@@ -310,15 +310,9 @@ int rox_transport_init(struct rox_qp *qp)
 		if (!send->wqes)
 			goto free_recv_fault;
 	}
-	qp->recv.recv = kzalloc(sizeof(*qp->recv.recv),
-				ROX_GFP_USER);
-	if (!qp->recv.recv)
-		goto free_wqes;
 	rox_reset_rings(qp);
 	return 0;
 
-free_wqes:
-	kvfree(send->wqes);
 free_recv_fault:
 	rox_fault_destroy(&qp->recv.side.pages);
 free_send_fault:
@@ -359,5 +353,4 @@ void rox_transport_destroy(struct rox_qp *qp)
 	rox_side_cancel(&qp->recv.side);
 	kvfree(qp->send.wqes);
 	kvfree(qp->recv.res);
-	kfree(qp->recv.recv);
 }

@@ -456,7 +456,6 @@ struct rox_resp {
 	u32 left;
 	u32 received;
 	struct rox_sge write;
-	struct rox_recv *recv;
 	struct rox_iter iter;
 	bool iter_valid;
 	struct rox_rd_res *res;
@@ -471,6 +470,7 @@ struct rox_resp {
 	u32 early_bytes;
 	bool holding;
 	struct rox_pkt held;
+	struct rox_recv recv;
 };
 
 /* ---- QPs (table.c) ---- */

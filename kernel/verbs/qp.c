@@ -78,7 +78,7 @@ static int rox_qp_check_init(const struct ib_qp *ibqp, const struct ib_qp_init_a
  * perftest with -e asks for one. If an event comes before its completion can be polled, it posts
  * the next message without having polled.
  */
-#define ROX_LEAST_SEND_WR 16U
+#define ROX_LEAST_SEND_WR 8U
 
 /*
  * Computes the layout of the rings and the QP's capabilities. A send WQE has room for either the
