@@ -20,6 +20,7 @@
 #include <net/rtnetlink.h>
 #include <rdma/ib_cache.h>
 
+#include "compat/gids.h"
 #include "link.h"
 #include "verbs/verbs.h"
 
@@ -71,6 +72,25 @@ void rox_link_each(const struct net_device *ndev, void (*fn)(struct rox_dev *dev
 		if (rcu_access_pointer(dev->net.ndev) == ndev)
 			fn(dev);
 	mutex_unlock(&rox_devs_mutex);
+}
+
+struct rox_dev **rox_links_get(void)
+{
+	struct rox_dev **all, *dev;
+	size_t n = 1;
+
+	mutex_lock(&rox_devs_mutex);
+	list_for_each_entry(dev, &rox_devs, link_node)
+		n++;
+	all = kcalloc(n, sizeof(*all), GFP_KERNEL);
+	n = 0;
+	if (all)
+		list_for_each_entry(dev, &rox_devs, link_node) {
+			get_device(&dev->ibdev.dev);
+			all[n++] = dev;
+		}
+	mutex_unlock(&rox_devs_mutex);
+	return all;
 }
 
 /* ---- addresses of lo ---- */
@@ -247,10 +267,10 @@ static bool rox_link_on(const struct net_device *ndev)
 /*
  * May the device use an address (GID) that the core has for it?
  *
- * The core offers the addresses of the device's netdev and of all netdevs stacked on it. The
- * device cannot send from an address in another namespace, and refuses it. It also refuses the
- * addresses of a netdev that has a rox device of its own, for example a macvlan. Else the RDMA
- * CM, which takes the oldest device that has an address, could choose the wrong device.
+ * The core offers the addresses of the device's netdev and of all netdevs stacked on it, in any
+ * network namespace. The device refuses the addresses of a netdev that has a rox device of its own,
+ * for example a macvlan. Else the RDMA CM, which takes the oldest device that has an address, could
+ * choose the wrong device.
  *
  * The core does not offer the addresses of a netdev that is a VLAN itself. So rox_get_netdev()
  * returns the netdev below the VLAN, and all addresses but the VLAN's are refused.
@@ -263,7 +283,7 @@ static bool rox_gid_suits(const struct rox_dev *dev, const struct ib_gid_attr *a
 	rcu_read_lock();
 	ndev = rcu_dereference(attr->ndev);
 	own = rcu_dereference(dev->net.ndev);
-	stacked = ndev && own && !is_vlan_dev(own) && net_eq(dev_net(ndev), dev_net(own));
+	stacked = ndev && own && !is_vlan_dev(own);
 	rcu_read_unlock();
 
 	if (ndev && ndev == own)
@@ -271,16 +291,29 @@ static bool rox_gid_suits(const struct rox_dev *dev, const struct ib_gid_attr *a
 	return stacked && !rox_link_on(ndev);
 }
 
-/* The core is about to use a GID. @context: the entry in the device's own table */
+/*
+ * The core is about to use a GID, and has a reference on its netdev. @context: the entry in the
+ * device's own table
+ */
 static int rox_add_gid(const struct ib_gid_attr *attr, void **context)
 {
+	struct net_device *ndev = rcu_dereference_protected(attr->ndev, true);
 	struct rox_dev *dev = to_rox_dev(attr->device);
+	struct netlink_ext_ack extack = {};
+	struct rox_addr *entry;
 
 	if (!rox_gid_suits(dev, attr))
 		return -EINVAL;
-	*context = rox_net_add_addr(&dev->net, (const struct in6_addr *)&attr->gid,
-				    rcu_access_pointer(attr->ndev));
-	return *context ? 0 : -ENOMEM;
+	entry = rox_net_add_addr(&dev->net, (const struct in6_addr *)&attr->gid, ndev, attr->index,
+				 &extack);
+	if (IS_ERR(entry)) {
+		if (extack._msg && net_ratelimit())
+			netdev_err(ndev, "rox: %s cannot have the address %pI6c: %s\n",
+				   dev_name(&dev->ibdev.dev), attr->gid.raw, extack._msg);
+		return PTR_ERR(entry);
+	}
+	*context = entry;
+	return 0;
 }
 
 /* The core has stopped to use it, before it lets go of the netdev. */
@@ -302,6 +335,25 @@ static const struct ib_device_ops rox_link_dev_ops = {
 };
 
 /* ---- addition ---- */
+
+/*
+ * The netdev has got a device of its own: other devices, below it, give its addresses up, see
+ * rox_gid_suits(). With the RTNL.
+ */
+static void rox_link_claim_gids(struct net_device *ndev)
+{
+	struct rox_dev **all = rox_links_get(), **dev;
+
+	for (dev = all; dev && *dev; dev++) {
+		if (rcu_access_pointer((*dev)->net.ndev) != ndev && rox_has_gids_of(*dev, ndev) &&
+		    ib_device_try_get(&(*dev)->ibdev)) {
+			roce_del_all_netdev_gids(&(*dev)->ibdev, 1, ndev);
+			ib_device_put(&(*dev)->ibdev);
+		}
+		put_device(&(*dev)->ibdev.dev);
+	}
+	kfree(all);
+}
 
 static bool rox_guid_is_taken(__be64 guid)
 {
@@ -427,6 +479,7 @@ static int rox_link_publish(struct rox_dev *dev, struct net_device *ndev, struct
 		mutex_lock(&rox_devs_mutex);
 		list_add_tail(&dev->link_node, &rox_devs);
 		mutex_unlock(&rox_devs_mutex);
+		rox_link_claim_gids(ndev);
 	}
 	rtnl_unlock();
 	return err;

@@ -26,6 +26,11 @@ void rox_link_for_each(void (*fn)(struct rox_dev *dev));
 /* Calls @fn for every device on @ndev, as rox_link_for_each(). */
 void rox_link_each(const struct net_device *ndev, void (*fn)(struct rox_dev *dev));
 /*
+ * Gets references on all devices, on their struct device. Process context. Return: an array that
+ * ends with NULL, for kfree(); NULL without memory.
+ */
+struct rox_dev **rox_links_get(void);
+/*
  * Detaches @dev from its netdev, which is going away. A worker unregisters @dev later, without
  * the caller's locks. The caller holds the RTNL. Consumes the reference of rox_link_find().
  */

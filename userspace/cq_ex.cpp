@@ -95,9 +95,9 @@ uint8_t read_sl(ibv_cq_ex *cq)
     return current(cq).sl;
 }
 
-uint8_t read_dlid_path_bits(ibv_cq_ex *)
+uint8_t read_dlid_path_bits(ibv_cq_ex *cq)
 {
-    return 0;
+    return path_bits(current(cq));
 }
 
 uint64_t read_completion_ts(ibv_cq_ex *cq)

@@ -17,7 +17,14 @@ inline bool is_send(const rox_cqe &cqe)
     return (cqe.opcode & IBV_WC_RECV) == 0;
 }
 
-/// RoCE has no LIDs, so slid and dlid_path_bits are always 0.
+/// Of datagrams: the GID table entry that the packet was for, if it is not the first one with its
+/// GID (see create_ah()), else 0.
+inline uint8_t path_bits(const rox_cqe &cqe)
+{
+    return is_send(cqe) ? 0 : static_cast<uint8_t>(cqe.sgid_index);
+}
+
+/// RoCE has no LIDs, so slid is always 0.
 inline void decode(const rox_cqe &cqe, ibv_wc &wc)
 {
     wc.wr_id = cqe.wr_id;
@@ -32,7 +39,7 @@ inline void decode(const rox_cqe &cqe, ibv_wc &wc)
     wc.pkey_index = cqe.pkey_index;
     wc.slid = 0;
     wc.sl = cqe.sl;
-    wc.dlid_path_bits = 0;
+    wc.dlid_path_bits = path_bits(cqe);
 }
 
 } // namespace rox

@@ -9,9 +9,29 @@
 #include "verbs.hpp"
 
 #include <cerrno>
+#include <cstring>
 
 namespace rox {
 namespace {
+
+/*
+ * ibv_init_ah_from_wc() takes the first entry of the GID table that has the packet's destination
+ * address. If several VLANs or other netdevs have it, the completion has the index of the right one
+ * in dlid_path_bits, which RoCE has no other use for and which comes here as src_path_bits.
+ */
+uint8_t sgid_index_of(ibv_context *context, const ibv_ah_attr &attr)
+{
+    ibv_gid chosen = {};
+    ibv_gid meant = {};
+
+    if (attr.is_global == 0 || attr.src_path_bits == 0 ||
+        ibv_query_gid(context, attr.port_num, attr.grh.sgid_index, &chosen) != 0 ||
+        ibv_query_gid(context, attr.port_num, attr.src_path_bits, &meant) != 0 ||
+        std::memcmp(&chosen, &meant, sizeof(chosen)) != 0) {
+        return attr.grh.sgid_index;
+    }
+    return attr.src_path_bits;
+}
 
 /* Sets errno, for functions that return a pointer. */
 std::nullptr_t failed(int error)
@@ -208,11 +228,14 @@ ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr)
 {
     std::unique_ptr<Ah> ah = make_object<Ah>();
     Message<ib_uverbs_create_ah_resp, rox_create_ah_resp> resp;
+    ibv_ah_attr meant = *attr;
 
     if (!ah) {
         return nullptr;
     }
-    if (const int error = rdmacore::ibv_cmd_create_ah(pd, &ah->ah, attr, resp.core(), resp.size());
+    meant.grh.sgid_index = sgid_index_of(pd->context, *attr);
+    if (const int error = rdmacore::ibv_cmd_create_ah(pd, &ah->ah, &meant, resp.core(),
+                                                      resp.size());
         error != 0) {
         return failed(error);
     }

@@ -5,29 +5,26 @@
  * each frame that comes to a UD QP. The core tells us of each GID that comes and goes.
  */
 #include <linux/hash.h>
+#include <linux/netdevice.h>
 #include <linux/slab.h>
+#include <net/net_namespace.h>
 
 #include "internal.h"
-
-/**
- * struct rox_addr - an address of a device
- * @node: in rox_net.addrs (RCU)
- * @addr: the address; IPv4 as a mapped address
- * @ndev: the netdev that has it; only compared, it may have gone
- * @rcu: frees the object after an RCU grace period
- *
- * If several netdevs have the same address, each has an entry.
- */
-struct rox_addr {
-	struct hlist_node node;
-	struct in6_addr addr;
-	const struct net_device *ndev;
-	struct rcu_head rcu;
-};
 
 static struct hlist_head *rox_addr_list(struct rox_net *net, const struct in6_addr *addr)
 {
 	return &net->addrs[hash_32(ipv6_addr_hash(addr), ROX_ADDR_BITS)];
+}
+
+/* Return: the namespace of the netdev, with a reference; NULL if it ends. */
+static struct net *rox_net_of(const struct net_device *ndev)
+{
+	struct net *net;
+
+	rcu_read_lock();
+	net = maybe_get_net(dev_net(ndev));
+	rcu_read_unlock();
+	return net;
 }
 
 /**
@@ -35,22 +32,45 @@ static struct hlist_head *rox_addr_list(struct rox_net *net, const struct in6_ad
  * @net: the device
  * @addr: the address
  * @ndev: the netdev that has it
+ * @gid: index of its entry in the GID table
+ * @extack: gets an error message; may be NULL
  *
- * Process context, sleeps. Return: the entry, for rox_net_del_addr(); NULL without memory.
+ * Opens the sockets of the netdev's namespace if this is the first address there. Process context,
+ * sleeps.
+ *
+ * Return: the entry, for rox_net_del_addr(); -ENOMEM; -ENODEV if the namespace ends; -EADDRINUSE if
+ * somebody else has UDP port 4791 there; or another error of the sockets
  */
 struct rox_addr *rox_net_add_addr(struct rox_net *net, const struct in6_addr *addr,
-				  const struct net_device *ndev)
+				  struct net_device *ndev, u16 gid, struct netlink_ext_ack *extack)
 {
 	struct rox_addr *entry = kmalloc(sizeof(*entry), GFP_KERNEL);
+	struct net *ns = rox_net_of(ndev);
+	int err = -ENOMEM;
 
-	if (!entry)
-		return NULL;
-	entry->addr = *addr;
-	entry->ndev = ndev;
+	if (!entry || !ns) {
+		err = entry ? -ENODEV : -ENOMEM;
+		goto error;
+	}
+	*entry = (struct rox_addr) {
+		.addr = *addr, .ndev = ndev, .ifindex = ndev->ifindex, .gid = gid,
+		.site = rox_site_enter(net, ns, extack),
+	};
+	if (IS_ERR(entry->site)) {
+		err = PTR_ERR(entry->site);
+		goto error;
+	}
+	put_net(ns);
 	spin_lock(&net->addrs_lock);
 	hlist_add_head_rcu(&entry->node, rox_addr_list(net, addr));
 	spin_unlock(&net->addrs_lock);
 	return entry;
+
+error:
+	if (ns)
+		put_net(ns);
+	kfree(entry);
+	return ERR_PTR(err);
 }
 
 /**
@@ -58,28 +78,81 @@ struct rox_addr *rox_net_add_addr(struct rox_net *net, const struct in6_addr *ad
  * @net: the device
  * @entry: from rox_net_add_addr()
  *
- * Process context. rox_net_has_addr() may still find it if it has begun before.
+ * Process context, sleeps. Who has begun before may still find it.
  */
 void rox_net_del_addr(struct rox_net *net, struct rox_addr *entry)
 {
 	spin_lock(&net->addrs_lock);
 	hlist_del_rcu(&entry->node);
 	spin_unlock(&net->addrs_lock);
+	rox_site_leave(entry->site);
 	kfree_rcu(entry, rcu);
+}
+
+static bool rox_addr_is(const struct rox_addr *entry, const struct in6_addr *addr,
+			const struct rox_netns *ns)
+{
+	return ipv6_addr_equal(&entry->addr, addr) && (!ns || entry->site->ns == ns);
+}
+
+const struct rox_addr *rox_addr_find(struct rox_net *net, const struct in6_addr *addr,
+				     const struct rox_netns *ns, int ifindex)
+{
+	const struct rox_addr *entry, *found = NULL;
+
+	hlist_for_each_entry_rcu(entry, rox_addr_list(net, addr), node) {
+		if (!rox_addr_is(entry, addr, ns) || (ifindex && entry->ifindex != ifindex))
+			continue;
+		if (!found || entry->gid < found->gid)
+			found = entry;
+	}
+	return found;
+}
+
+const struct rox_addr *rox_addr_of(struct rox_net *net, const struct in6_addr *addr,
+				   const struct net_device *ndev)
+{
+	const struct rox_addr *entry;
+
+	hlist_for_each_entry_rcu(entry, rox_addr_list(net, addr), node)
+		if (rox_addr_is(entry, addr, NULL) && entry->ndev == ndev)
+			return entry;
+	return NULL;
+}
+
+struct rox_gid_ref rox_addr_gid(struct rox_net *net, const struct in6_addr *addr,
+				const struct rox_netns *ns, int ifindex)
+{
+	const struct rox_addr *first = rox_addr_find(net, addr, NULL, 0), *entry;
+
+	if (!first)
+		return (struct rox_gid_ref) {};
+	entry = rox_addr_find(net, addr, ns, ifindex) ?: rox_addr_find(net, addr, ns, 0);
+	if (!entry)
+		return (struct rox_gid_ref) {};
+	return (struct rox_gid_ref) {
+		.known = true, .twin = entry != first, .index = entry->gid,
+	};
 }
 
 bool rox_net_has_addr(struct rox_net *net, const struct in6_addr *addr,
 		      const struct net_device *ndev)
 {
-	const struct rox_addr *entry;
-	bool found = false;
+	bool found;
 
 	rcu_read_lock();
-	hlist_for_each_entry_rcu(entry, rox_addr_list(net, addr), node) {
-		found = ipv6_addr_equal(&entry->addr, addr) && (!ndev || entry->ndev == ndev);
-		if (found)
-			break;
-	}
+	found = ndev ? rox_addr_of(net, addr, ndev) : rox_addr_find(net, addr, NULL, 0);
+	rcu_read_unlock();
+	return found;
+}
+
+bool rox_net_has_addr_in(struct rox_net *net, const struct in6_addr *addr,
+			 const struct rox_netns *ns)
+{
+	bool found;
+
+	rcu_read_lock();
+	found = rox_addr_find(net, addr, ns, 0);
 	rcu_read_unlock();
 	return found;
 }

@@ -28,13 +28,13 @@ static bool has(struct kunit *test, u32 n, const struct net_device *ndev)
 	return rox_net_has_addr(&f->dev->net, &addr, ndev);
 }
 
-static struct rox_addr *add(struct kunit *test, u32 n, const struct net_device *ndev)
+static struct rox_addr *add(struct kunit *test, u32 n, struct net_device *ndev)
 {
 	struct rox_fixture *f = test->priv;
 	struct in6_addr addr = address(n);
-	struct rox_addr *entry = rox_net_add_addr(&f->dev->net, &addr, ndev);
+	struct rox_addr *entry = rox_net_add_addr(&f->dev->net, &addr, ndev, 0, NULL);
 
-	KUNIT_ASSERT_NOT_NULL(test, entry);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(entry));
 	return entry;
 }
 
@@ -57,6 +57,50 @@ static void an_address_is_that_of_its_netdevs(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, has(test, 1, other));
 	rox_net_del_addr(&f->dev->net, second);
 	KUNIT_EXPECT_FALSE(test, has(test, 1, NULL));
+}
+
+/* Which GID table entry packets are for that came by a netdev; -1: none, +1000: not the first. */
+static int gid_by(struct kunit *test, u32 n, const struct rox_netns *ns, int ifindex)
+{
+	struct rox_fixture *f = test->priv;
+	struct in6_addr addr = address(n);
+	struct rox_gid_ref gid;
+
+	rcu_read_lock();
+	gid = rox_addr_gid(&f->dev->net, &addr, ns, ifindex);
+	rcu_read_unlock();
+	return gid.known ? gid.index + (gid.twin ? 1000 : 0) : -1;
+}
+
+/* Of equal addresses that of the netdev counts which a packet came by. */
+static void the_netdev_decides_between_equal_addresses(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct net_device *one = f->ndev, *other = init_net.loopback_dev;
+	struct rox_path path = { .ns = f->dev->net.ns, .oif = one->ifindex };
+	struct rox_net *net = &f->dev->net;
+	struct in6_addr addr = address(1);
+	struct rox_netns elsewhere = {};
+	struct rox_addr *first, *second;
+
+	first = rox_net_add_addr(net, &addr, one, 107, NULL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(first));
+	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &addr, net->ns, other->ifindex));
+	second = rox_net_add_addr(net, &addr, other, 103, NULL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(second));
+
+	KUNIT_EXPECT_EQ(test, gid_by(test, 1, net->ns, one->ifindex), 1107);
+	KUNIT_EXPECT_EQ(test, gid_by(test, 1, net->ns, other->ifindex), 103);
+	KUNIT_EXPECT_EQ(test, gid_by(test, 1, net->ns, one->ifindex + 100000), 103);
+	KUNIT_EXPECT_EQ(test, gid_by(test, 1, &elsewhere, one->ifindex), -1);
+	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &addr, net->ns, one->ifindex));
+	KUNIT_EXPECT_FALSE(test, rox_path_hears(&path, net, &addr, net->ns, other->ifindex));
+	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &addr, net->ns, one->ifindex + 100000));
+	KUNIT_EXPECT_FALSE(test, rox_path_hears(&path, net, &addr, &elsewhere, one->ifindex));
+	/* The path's netdev does not have it any more: it has moved. */
+	rox_net_del_addr(net, first);
+	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &addr, net->ns, other->ifindex));
+	rox_net_del_addr(net, second);
 }
 
 /* Each of many addresses is found, and no other one. */
@@ -150,6 +194,7 @@ static void the_table_follows_the_gids(struct kunit *test)
 
 static struct kunit_case rox_addrs_cases[] = {
 	KUNIT_CASE(an_address_is_that_of_its_netdevs),
+	KUNIT_CASE(the_netdev_decides_between_equal_addresses),
 	KUNIT_CASE(many_addresses_are_told_apart),
 	KUNIT_CASE(the_table_follows_the_gids),
 	{}

@@ -20,12 +20,12 @@ bool rox_net_loops_back(const struct rox_net *net)
 }
 
 /* May the burst go by loopback? */
-static bool rox_may_loop_back(const struct rox_burst *b, const struct rox_netns *ns)
+static bool rox_may_loop_back(const struct rox_burst *b)
 {
 	const struct net_device *ndev = rcu_dereference(b->path->net->ndev);
 	struct rox_path *path = b->path;
 
-	return rox_net_loops_back(path->net) && path->valid && ns && !READ_ONCE(ns->dead) &&
+	return rox_net_loops_back(path->net) && path->valid && !READ_ONCE(path->ns->dead) &&
 	       rox_path_is_local(path) && ndev && netif_running(ndev) &&
 	       rox_pkey_valid(b->pkey);
 }
@@ -41,12 +41,10 @@ static void rox_account(const struct rox_burst *b, const struct rox_sent *sent)
 int rox_xmit(struct rox_burst *burst)
 {
 	struct rox_sent sent = {};
-	struct rox_netns *ns;
 	int err = -ENOLINK;
 
 	rcu_read_lock();
-	ns = READ_ONCE(burst->path->net->ns);
-	if (rox_may_loop_back(burst, ns))
+	if (rox_may_loop_back(burst))
 		err = rox_loopback_xmit(burst, &sent);
 	if (err == -ENOLINK) {
 		if (burst->sender && !burst->unbounded && burst->from->sk &&
@@ -54,7 +52,7 @@ int rox_xmit(struct rox_burst *burst)
 			rcu_read_unlock();
 			return -EBUSY;
 		}
-		err = rox_udp_xmit(burst, ns, &sent);
+		err = rox_udp_xmit(burst, &sent);
 	}
 	rox_account(burst, &sent);
 	rcu_read_unlock();

@@ -34,37 +34,43 @@ struct rox_in_frame {
 
 /* ---- the device that a frame is for ---- */
 
-struct rox_net *rox_frame_next_net(const struct rox_rx_frame *f, struct rox_net *net)
+struct rox_site *rox_frame_next_site(const struct rox_rx_frame *f, struct rox_site *site)
 {
-	return net ? list_next_or_null_rcu(&f->ns->nets, &net->node, struct rox_net, node) :
-		     list_first_or_null_rcu(&f->ns->nets, struct rox_net, node);
+	return site ? list_next_or_null_rcu(&f->ns->sites, &site->node, struct rox_site, node) :
+		      list_first_or_null_rcu(&f->ns->sites, struct rox_site, node);
 }
 
 struct net_device *rox_frame_dev(const struct rox_rx_frame *f)
 {
-	return dev_get_by_index_rcu(f->ns->net, f->skb->skb_iif);
+	return dev_get_by_index_rcu(f->ns->net, f->iif);
 }
 
 bool rox_netns_hears(struct rox_netns *ns, const struct in6_addr *addr)
 {
-	struct rox_net *net;
+	struct rox_site *site;
 
-	list_for_each_entry_rcu(net, &ns->nets, node)
-		if (rox_net_has_addr(net, addr, NULL))
+	list_for_each_entry_rcu(site, &ns->sites, node)
+		if (rox_net_has_addr_in(site->net, addr, ns))
 			return true;
 	return false;
 }
 
-static struct rox_net *rox_find_net(const struct rox_rx_frame *f, struct net_device *ndev,
-				    bool (*suits)(const struct rox_net *net))
+static bool rox_on_netdev(const struct rox_net *net, int ifindex)
 {
-	struct rox_net *net;
+	const struct net_device *ndev = rcu_dereference(net->ndev);
 
-	list_for_each_entry_rcu(net, &f->ns->nets, node) {
-		if ((!suits || suits(net)) && rox_net_has_addr(net, &f->daddr, ndev))
-			return net;
-	}
-	return NULL;
+	return ndev && ndev->ifindex == ifindex;
+}
+
+/*
+ * How well a device suits a frame: 3: it came by the device's own netdev, 2: by another one with
+ * the address, 1: the address is the device's. 0: it is not.
+ */
+static int rox_net_rank(const struct rox_rx_frame *f, struct rox_net *net)
+{
+	if (rox_addr_find(net, &f->daddr, f->ns, f->iif))
+		return READ_ONCE(net->ns) == f->ns && rox_on_netdev(net, f->iif) ? 3 : 2;
+	return rox_addr_find(net, &f->daddr, f->ns, 0) ? 1 : 0;
 }
 
 /*
@@ -75,12 +81,25 @@ static struct rox_net *rox_find_net(const struct rox_rx_frame *f, struct net_dev
 struct rox_net *rox_frame_net(const struct rox_rx_frame *f,
 			      bool (*suits)(const struct rox_net *net))
 {
-	struct net_device *ndev = rox_frame_dev(f);
-	struct rox_net *net = NULL;
+	struct rox_net *best = NULL;
+	struct rox_site *site;
+	int rank, most = 0;
 
-	if (ndev && !(ndev->flags & IFF_LOOPBACK))
-		net = rox_find_net(f, ndev, suits);
-	return net ?: rox_find_net(f, NULL, suits);
+	list_for_each_entry_rcu(site, &f->ns->sites, node) {
+		if (suits && !suits(site->net))
+			continue;
+		rank = rox_net_rank(f, site->net);
+		if (rank > most) {
+			best = site->net;
+			most = rank;
+		}
+	}
+	return best;
+}
+
+struct rox_gid_ref rox_frame_gid(const struct rox_rx_frame *f, struct rox_net *net)
+{
+	return rox_addr_gid(net, &f->daddr, f->ns, f->iif);
 }
 
 void rox_frame_count_drop(const struct rox_rx_frame *f, enum rox_counter why, u32 n)
@@ -128,6 +147,7 @@ void rox_skb_claim(struct sk_buff *skb, struct rox_endpoint *to, const struct ro
 	cb->count = run->count;
 	cb->local = false;
 	cb->checked = false;
+	cb->gid = (struct rox_gid_ref) {};
 	/* A CNP is not answered by a CNP. */
 	cb->marked = unlikely(rox_skb_is_marked(skb)) && run->service != ROX_SERVICE_CNP;
 }
@@ -253,11 +273,22 @@ static bool rox_ip_ok(const struct rox_in_frame *f)
 	return f->l4_off == sizeof(struct iphdr);
 }
 
+/*
+ * The netdev that the frame came by. With a VRF between it and the socket, the IP layer has noted
+ * the one below.
+ */
+static int rox_skb_iif(const struct sk_buff *skb)
+{
+	int below = ip_hdr(skb)->version == 6 ? inet6_sdif(skb) : inet_sdif(skb);
+
+	return below ?: skb->skb_iif;
+}
+
 /* Receives a frame from the socket, whose data begins after the UDP header. */
 static void rox_receive_frame(struct rox_netns *ns, struct sk_buff *skb)
 {
 	struct rox_in_frame f = {
-		.rx = { .ns = ns, .skb = skb },
+		.rx = { .ns = ns, .skb = skb, .iif = rox_skb_iif(skb) },
 		.l4_off = skb_transport_header(skb) - skb_network_header(skb),
 	};
 

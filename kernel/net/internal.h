@@ -24,27 +24,82 @@ struct rox_strangers {
 
 /**
  * struct rox_netns - rox in one network namespace
+ * @ref: one for the namespace, one for each site, path and multicast group
  * @net: the namespace; valid while @dead is false
- * @dead: the namespace is going away, or the last device has left; readers
- *	check it under RCU
- * @nets: devices of the namespace, struct rox_net by node (RCU)
- * @num_nets: number of devices
+ * @dead: the namespace is going away; readers check it under RCU
+ * @open: it has the sockets, because there are devices
+ * @sites: devices that are here, struct rox_site by node (RCU)
  * @sock4: owns UDP port 4791 of IPv4
  * @sock6: owns UDP port 4791 of IPv6; NULL if there is no IPv6
  * @strangers: packets that wait for a neighbour
  */
 struct rox_netns {
+	refcount_t ref;
 	struct net *net;
 	bool dead;
-	struct list_head nets;
-	unsigned int num_nets;
+	bool open;
+	struct list_head sites;
 	struct socket *sock4;
 	struct socket *sock6;
 	struct rox_strangers strangers;
+	struct rcu_head rcu;
 };
 
+/* Takes a reference. Under RCU. Return: false if @ns is being freed. */
+static inline bool rox_netns_get(struct rox_netns *ns)
+{
+	return refcount_inc_not_zero(&ns->ref);
+}
+
+/*
+ * Makes the device receive in a namespace, and counts that. Process context, sleeps; @ns does not
+ * go away during the call. Return: the site, for rox_site_leave(), or an ERR_PTR.
+ */
+struct rox_site *rox_site_enter(struct rox_net *net, struct net *ns,
+				struct netlink_ext_ack *extack);
+void rox_site_leave(struct rox_site *site);
+
+/**
+ * struct rox_addr - an address of a device
+ * @node: in rox_net.addrs (RCU)
+ * @addr: the address; IPv4 as a mapped address
+ * @ndev: the netdev that has it; only compared, it may have gone
+ * @ifindex: of the netdev
+ * @gid: index in the GID table
+ * @site: the device in the namespace of the netdev
+ * @rcu: frees the object after an RCU grace period
+ *
+ * If several netdevs have the same address, each has an entry.
+ */
+struct rox_addr {
+	struct hlist_node node;
+	struct in6_addr addr;
+	const struct net_device *ndev;
+	int ifindex;
+	u16 gid;
+	struct rox_site *site;
+	struct rcu_head rcu;
+};
+
+/*
+ * Finds an address of the device in @ns, or anywhere if that is NULL: that of the netdev @ifindex.
+ * With 0: that of any netdev, the first one in the GID table. Under RCU. Return: NULL if there is
+ * none.
+ */
+const struct rox_addr *rox_addr_find(struct rox_net *net, const struct in6_addr *addr,
+				     const struct rox_netns *ns, int ifindex);
+/* The same, by the netdev. */
+const struct rox_addr *rox_addr_of(struct rox_net *net, const struct in6_addr *addr,
+				   const struct net_device *ndev);
+/*
+ * Return: which address of the device packets are for that came by the netdev @ifindex of @ns: that
+ * of this netdev, else that of any. Any context, under RCU.
+ */
+struct rox_gid_ref rox_addr_gid(struct rox_net *net, const struct in6_addr *addr,
+				const struct rox_netns *ns, int ifindex);
+
 void rox_strangers_init(struct rox_strangers *all);
-/* Drops all. The namespace is marked as dead, so that nobody is added any more. May sleep. */
+/* Drops all. The namespace is not open, so that nobody is added any more. May sleep. */
 void rox_strangers_end(struct rox_strangers *all);
 /*
  * Must packets to QP 1 wait until their sender is resolved? If so they are taken over and delivered
@@ -69,11 +124,14 @@ int rox_gro_complete(struct sock *sk, struct sk_buff *skb, int nhoff);
  * Looks up the route of a path, or takes the cached one. Bottom halves disabled and under RCU.
  * Return: the route, with a reference, or an ERR_PTR.
  */
-struct dst_entry *rox_path_route(struct rox_path *path, struct net *ns);
-/* Do the addresses of @path belong to its own device? Under RCU. */
+struct dst_entry *rox_path_route(struct rox_path *path);
+/* Do both addresses of @path belong to its own device, in one namespace? Under RCU. */
 bool rox_path_is_local(struct rox_path *path);
-/* Drops the routes of all paths of @net. The caller makes sure that nobody sends. May sleep. */
-void rox_paths_forget(struct rox_net *net);
+/*
+ * Drops the routes of the paths of @net in @ns. The caller makes sure that nobody sends there. May
+ * sleep.
+ */
+void rox_paths_forget(struct rox_net *net, const struct rox_netns *ns);
 
 static inline bool rox_is_multicast(const struct in6_addr *addr)
 {
@@ -98,7 +156,7 @@ void rox_socks_exit(void);
 int rox_egress_open(struct rox_net *net);
 /* For a device without QPs. Process context, sleeps. */
 void rox_egress_close(struct rox_net *net);
-/* Drops the routes of all sockets of @net. Nobody sends. With rox_net_lock. */
+/* Drops the routes of all sockets of @net. With rox_net_lock. */
 void rox_socks_forget(struct rox_net *net);
 /*
  * Makes @sk the owner of a frame that is sent by @dst. @idle: no earlier packet of the QP is
@@ -200,7 +258,7 @@ static inline void rox_count_sent(const struct rox_endpoint *from, bool multicas
  * Return: as rox_xmit(). rox_loopback_xmit() returns -ENOLINK if the burst is not for a QP of the
  * device.
  */
-int rox_udp_xmit(struct rox_burst *b, const struct rox_netns *ns, struct rox_sent *sent);
+int rox_udp_xmit(struct rox_burst *b, struct rox_sent *sent);
 int rox_loopback_xmit(struct rox_burst *b, struct rox_sent *sent);
 
 /* See priority.c. */
@@ -235,6 +293,8 @@ int rox_local_read(const struct rox_pkt *pkt, void *dst, u32 len);
  * zeroed memory. Any context. Return: its length.
  */
 u32 rox_local_ip(const struct rox_path *path, u8 *p, u32 len);
+/* Return: which address of the device @b is for. Under RCU. */
+struct rox_gid_ref rox_local_gid(const struct rox_burst *b);
 /* Writes the GRH that the first packet of @b would have on a network. Any context. */
 void rox_local_grh(const struct rox_burst *b, u8 grh[ROX_GRH_LEN]);
 

@@ -114,6 +114,12 @@ void rox_local_grh(const struct rox_burst *b, u8 grh[ROX_GRH_LEN])
 	rox_local_ip(b->path, b->path->v6 ? grh : grh + ROX_GRH_LEN - sizeof(struct iphdr), len);
 }
 
+/* It comes by the netdev that it would have left by, if that has the address. */
+struct rox_gid_ref rox_local_gid(const struct rox_burst *b)
+{
+	return rox_addr_gid(b->path->net, &b->path->daddr, b->path->ns, b->path->oif);
+}
+
 /* ---- payload ---- */
 
 /*
@@ -281,6 +287,8 @@ struct sk_buff *rox_local_frame(struct rox_burst *b, struct rox_endpoint *to, bo
 	if (grh)
 		rox_local_grh(b, hdr->grh);
 	*rox_skb_cb(skb) = (struct rox_skb_cb) { .to = to, .count = b->npkts, .local = true };
+	if (grh)
+		rox_skb_cb(skb)->gid = rox_local_gid(b);
 	return skb;
 }
 

@@ -4,8 +4,9 @@
  * the filters of the netdevs, and lets the IP layer deliver the packets.
  *
  * A device joins on all netdevs that may have its addresses: its own netdev and those stacked on it
- * (VLANs, a bond, a bridge). Such netdevs come and go. The IP layer also drops the memberships of a
- * netdev whose MTU becomes too small. So the memberships are updated on netdev events.
+ * (VLANs, a bond, a bridge), in the namespace of who joins. Such netdevs come and go. The IP layer
+ * also drops the memberships of a netdev whose MTU becomes too small. So the memberships are
+ * updated on netdev events.
  */
 #include <linux/igmp.h>
 #include <linux/if_vlan.h>
@@ -150,22 +151,39 @@ static struct rox_member *rox_member_find(const struct rox_net_group *group,
 /* ---- all netdevs of a device ---- */
 
 /*
- * Is the netdev registered and in the namespace that the device is attached to? A netdev loses its
- * memberships when it moves to another namespace.
+ * Is the netdev registered and in this namespace? A netdev loses its memberships when it moves to
+ * another one.
  */
-static bool rox_ndev_at_home(const struct rox_net *net, const struct net_device *ndev)
+static bool rox_ndev_in(const struct rox_netns *rn, const struct net_device *ndev)
 {
-	const struct rox_netns *rn = READ_ONCE(net->ns);
-
 	return rn && !READ_ONCE(rn->dead) && ndev && ndev->reg_state == NETREG_REGISTERED &&
 	       net_eq(dev_net(ndev), rn->net);
 }
 
-static bool rox_member_wanted(const struct rox_net *net, struct net_device *ndev)
+static const struct rox_netns *rox_group_ns(const struct rox_net *net,
+					    const struct rox_net_group *group)
+{
+	return group->ns ?: READ_ONCE(net->ns);
+}
+
+bool rox_net_group_in(const struct rox_net *net, const struct rox_net_group *group,
+		      const struct rox_netns *ns)
+{
+	return rox_group_ns(net, group) == ns;
+}
+
+/* Is the device's own netdev where it should be? Else nobody joins. */
+static bool rox_own_at_home(const struct rox_net *net)
+{
+	return rox_ndev_in(READ_ONCE(net->ns), rtnl_dereference(net->ndev));
+}
+
+static bool rox_member_wanted(const struct rox_net *net, const struct rox_net_group *group,
+			      struct net_device *ndev)
 {
 	struct net_device *own = rtnl_dereference(net->ndev);
 
-	if (!rox_ndev_at_home(net, own) || !rox_ndev_at_home(net, ndev))
+	if (!rox_own_at_home(net) || !rox_ndev_in(rox_group_ns(net, group), ndev))
 		return false;
 	/* A device on a VLAN netdev has only the addresses of that netdev. */
 	return ndev == own || (!is_vlan_dev(own) && netdev_has_upper_dev(own, ndev));
@@ -181,7 +199,8 @@ static int rox_join_upper(struct net_device *ndev, struct netdev_nested_priv *pr
 	const struct rox_upper_walk *walk = priv->data;
 
 	/* If this fails, the next event of the netdev tries again. */
-	if (!rox_member_find(walk->group, ndev) && rox_ndev_at_home(walk->net, ndev))
+	if (!rox_member_find(walk->group, ndev) &&
+	    rox_ndev_in(rox_group_ns(walk->net, walk->group), ndev))
 		rox_member_begin(walk->group, ndev);
 	return 0;
 }
@@ -194,8 +213,9 @@ static int rox_join_upper(struct net_device *ndev, struct netdev_nested_priv *pr
  * Process context, with the RTNL. Call it again when a netdev has changed. Also ends memberships
  * that are stale.
  *
- * Return: 0; -ENODEV if the device's own netdev does not have the protocol or is going away;
- * -ENOMEM; or an error of the IP layer. The group may have members even after an error
+ * Return: 0; -ENODEV if the device's own netdev does not have the protocol or is going away, or no
+ * netdev in another namespace has it; -ENOMEM; or an error of the IP layer. The group may have
+ * members even after an error
  */
 int rox_net_join(struct rox_net *net, struct rox_net_group *group)
 {
@@ -209,15 +229,15 @@ int rox_net_join(struct rox_net *net, struct rox_net_group *group)
 	ASSERT_RTNL();
 	hlist_for_each_entry_safe(member, next, &group->members, node)
 		if (rox_proto_of(group, member->ndev) != member->proto ||
-		    !rox_member_wanted(net, member->ndev))
+		    !rox_member_wanted(net, group, member->ndev))
 			rox_member_end(member, group);
-	if (!rox_ndev_at_home(net, own))
+	if (!rox_own_at_home(net))
 		return -ENODEV;
-	if (!rox_member_find(group, own))
+	if (!group->ns && !rox_member_find(group, own))
 		err = rox_member_begin(group, own);
 	if (!is_vlan_dev(own))
 		netdev_walk_all_upper_dev_rcu(own, rox_join_upper, &priv);
-	return err;
+	return group->ns && hlist_empty(&group->members) ? -ENODEV : err;
 }
 
 /**

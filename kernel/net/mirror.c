@@ -5,8 +5,8 @@
  *
  *	ip link add roxcap0 type roxcap && ip link set roxcap0 up && tcpdump -i roxcap0
  *
- * Each shows the bursts of all devices of its namespace to packet sockets, from the IP header on.
- * It neither receives nor sends anything. Its MTU is the number of bytes that are copied of a
+ * Each shows the bursts between addresses of its namespace to packet sockets, from the IP header
+ * on. It neither receives nor sends anything. Its MTU is the number of bytes that are copied of a
  * packet. What has a reader costs its sender a copy and an ICRC; while no such netdev is up, the
  * carrier loopback has a no-op in place of the call (rox_mirror_key).
  */
@@ -197,11 +197,11 @@ static void rox_mirror_burst(struct net_device *ndev, const struct rox_burst *b)
 /* A netdev that has moved to another namespace shows the packets there. */
 void rox_mirror(const struct rox_burst *b)
 {
-	const struct rox_netns *ns = READ_ONCE(b->path->net->ns);
+	const struct rox_netns *ns = b->path->ns;
 	struct rox_mirror *m;
 
 	list_for_each_entry_rcu(m, &rox_mirror_list, node)
-		if (ns && net_eq(dev_net(m->ndev), ns->net) && netif_running(m->ndev) &&
+		if (net_eq(dev_net(m->ndev), ns->net) && netif_running(m->ndev) &&
 		    dev_nit_active(m->ndev))
 			rox_mirror_burst(m->ndev, b);
 }

@@ -16,6 +16,7 @@
 /* ---- devices and endpoints ---- */
 
 struct rox_netns;
+struct rox_site;
 struct rox_egress;
 struct rox_addr;
 struct rox_pkt;
@@ -29,8 +30,9 @@ struct rox_pkt;
  * @stats: counters of packets that reach no QP
  * @ndev: the netdev, with a reference; NULL after the netdev has begun to go away, perhaps long
  *	before the device is deallocated (RCU; changed with the RTNL)
- * @ns: sockets of the namespace; NULL if not attached
- * @node: in @ns->nets
+ * @ns: namespace of the netdev, with its sockets; NULL if not attached
+ * @home: the device in @ns
+ * @node: in the list of all devices (netns.c)
  * @paths_lock: protects @paths; taken with interrupts disabled
  * @paths: struct rox_path by node
  * @egress: what its QPs have on this host (net/sock.c); NULL if not attached
@@ -44,6 +46,7 @@ struct rox_net {
 	struct rox_stats *stats;
 	struct net_device __rcu *ndev;
 	struct rox_netns *ns;
+	struct rox_site *home;
 	struct list_head node;
 	spinlock_t paths_lock;	/* @paths */
 	struct list_head paths;
@@ -118,8 +121,29 @@ void rox_net_setup(struct rox_net *net, struct ib_device *ibdev, struct rox_stat
  * port 4791 in the namespace; or another error.
  */
 int rox_net_attach(struct rox_net *net, struct net *ns, struct netlink_ext_ack *extack);
+/*
+ * Attaches the device to another namespace, to which its netdev has moved. Return: as
+ * rox_net_attach(); after an error the device stays where it was.
+ */
+int rox_net_move(struct rox_net *net, struct net *ns, struct netlink_ext_ack *extack);
 /* Undoes rox_net_attach(). After it returns, no packet is delivered to the device. May sleep. */
 void rox_net_detach(struct rox_net *net);
+
+/**
+ * struct rox_site - a device in a namespace: that of its netdev, or one where it has addresses
+ * @node: in the namespace's list (RCU)
+ * @net: the device
+ * @ns: the namespace, with a reference
+ * @uses: the netdev and the addresses that are there
+ * @rcu: frees the object after an RCU grace period
+ */
+struct rox_site {
+	struct list_head node;
+	struct rox_net *net;
+	struct rox_netns *ns;
+	u32 uses;
+	struct rcu_head rcu;
+};
 
 /* Do two QPs of the device talk without a wire (carrier.c)? Any context. */
 bool rox_net_loops_back(const struct rox_net *net);
@@ -129,6 +153,7 @@ bool rox_net_loops_back(const struct rox_net *net);
 /**
  * struct rox_path - an address vector with a cached route
  * @net: the device
+ * @ns: the namespace of the sgid's netdev, with a reference, if @valid
  * @node: in @net->paths, if @valid
  * @valid: initialised
  * @v6: IPv6, else IPv4
@@ -137,13 +162,14 @@ bool rox_net_loops_back(const struct rox_net *net);
  * @ttl: hop limit; 64 if the address vector has 0
  * @sport: UDP source port, in host order
  * @flow: IPv6 flow label
- * @oif: ifindex of the sgid's netdev (the netdev itself, or a VLAN on it)
+ * @oif: ifindex of the sgid's netdev (the netdev itself, or one on it) in @ns
  * @saddr: source address (IPv4: last word of a mapped address)
  * @daddr: destination address
  * @dst: cached routes, checked on each use
  * @sl: service level, for queries, completions and the priority of frames
  * @hash: flow hash, by which the netdev chooses a queue
- * @local: bit 0: both addresses belong to the device; other bits: when that was checked (jiffies)
+ * @local: bit 0: both addresses belong to the device in @ns; other bits: when that was checked
+ *	(jiffies)
  * @ip_id: IPv4 ID of the next packet; counted per path, because the peer's GRO joins packets with
  *	consecutive IDs
  * @singly: no frame has more than one packet, see segment.c
@@ -152,6 +178,7 @@ bool rox_net_loops_back(const struct rox_net *net);
  */
 struct rox_path {
 	struct rox_net *net;
+	struct rox_netns *ns;
 	struct list_head node;
 	bool valid;
 	bool v6;
@@ -174,7 +201,7 @@ struct rox_path {
 /*
  * Fills @path from an address vector. The caller holds a reference on its sgid_attr. @path is
  * zeroed or was destroyed. If the flow label is 0, the UDP source port is computed from @sqpn and
- * @dqpn. Sleeps only if @gfp allows it. Return: 0, -EINVAL, -ENOMEM.
+ * @dqpn. Sleeps only if @gfp allows it. Return: 0, -EINVAL, -ENODEV if the GID has gone, -ENOMEM.
  */
 int rox_path_init(struct rox_path *path, struct rox_net *net,
 		  const struct rdma_ah_attr *attr, u32 sqpn, u32 dqpn, gfp_t gfp);
@@ -190,32 +217,43 @@ void rox_path_destroy(struct rox_path *path);
 void rox_path_swap(struct rox_path *a, struct rox_path *b);
 /* Return: the MTU that the netdev of @addr, an address of the device, has room for. Any context. */
 enum ib_mtu rox_net_gid_mtu(struct rox_net *net, const struct in6_addr *addr);
-/* Returns the VLAN ID of @addr, an address of the device; 0 if it is on no VLAN. Any context. */
-u16 rox_net_gid_vlan(struct rox_net *net, const struct in6_addr *addr);
+/*
+ * Are packets that came by the netdev @iif of @ns for @path, a path of @net with the source address
+ * @addr? If both that netdev and the one of the path have the address, the netdev decides. Any
+ * context.
+ */
+bool rox_path_hears(const struct rox_path *path, struct rox_net *net, const struct in6_addr *addr,
+		    const struct rox_netns *ns, int iif);
 
 /* ---- addresses (addrs.c) ---- */
 
 /*
- * Enters an address of the device, which @ndev has. Process context, sleeps. Return: the entry, for
- * rox_net_del_addr(); NULL without memory.
+ * Enters an address of the device, which @ndev has, and entry @gid of the GID table. The device
+ * then also receives in the namespace of @ndev. Process context, sleeps. Return: the entry, for
+ * rox_net_del_addr(); an ERR_PTR, with the errors of rox_net_attach().
  */
 struct rox_addr *rox_net_add_addr(struct rox_net *net, const struct in6_addr *addr,
-				  const struct net_device *ndev);
-/* Removes it. Process context. */
+				  struct net_device *ndev, u16 gid, struct netlink_ext_ack *extack);
+/* Removes it. Process context, sleeps. */
 void rox_net_del_addr(struct rox_net *net, struct rox_addr *entry);
 /* Is @addr an address of the device, and of @ndev unless that is NULL? Any context. */
 bool rox_net_has_addr(struct rox_net *net, const struct in6_addr *addr,
 		      const struct net_device *ndev);
+/* Has the device this address in @ns? Any context. */
+bool rox_net_has_addr_in(struct rox_net *net, const struct in6_addr *addr,
+			 const struct rox_netns *ns);
 
 /* ---- multicast (mcast.c) ---- */
 
 /**
  * struct rox_net_group - a multicast group that the netdevs of a device join
  * @addr: address of the group; IPv4 as a mapped address
+ * @ns: the namespace of these netdevs, with a reference; NULL: that of the device's own netdev
  * @members: netdevs that have joined (changed with the RTNL, read under RCU)
  */
 struct rox_net_group {
 	struct in6_addr addr;
+	struct rox_netns *ns;
 	struct hlist_head members;
 };
 
@@ -226,6 +264,15 @@ struct rox_net_group {
 int rox_net_join(struct rox_net *net, struct rox_net_group *group);
 /* Makes all netdevs leave @group. With the RTNL. */
 void rox_net_leave(struct rox_net_group *group);
+/*
+ * Return: the namespace whose packets a program means that joins a group, for struct rox_net_group:
+ * its own, with a reference, if the device has addresses there; else NULL. Process context, sleeps.
+ */
+struct rox_netns *rox_net_group_ns(struct rox_net *net);
+void rox_netns_put(struct rox_netns *ns);
+/* Is @group one of the device's in @ns? Any context. */
+bool rox_net_group_in(const struct rox_net *net, const struct rox_net_group *group,
+		      const struct rox_netns *ns);
 /* Has rox_net_join() made @ndev join @group? Under RCU. */
 bool rox_net_joined(const struct rox_net_group *group, const struct net_device *ndev);
 
@@ -392,6 +439,18 @@ struct rox_pkt {
 };
 
 /**
+ * struct rox_gid_ref - an entry of the GID table that a datagram was for
+ * @known: there is one; not so for multicast
+ * @index: its index
+ * @twin: an entry before it has the same address
+ */
+struct rox_gid_ref {
+	bool known;
+	bool twin;
+	u16 index;
+};
+
+/**
  * struct rox_skb_cb - the packets of a frame that a receiver gets; in skb->cb
  * @to: the receiver; the owner of the frame makes sure that it exists
  * @first: index of the first packet
@@ -401,6 +460,7 @@ struct rox_pkt {
  * @checked: its packets have been checked and counted
  * @held: its memory is counted, because the receiver waits for pages on demand
  * @marked: it came with the ECN mark for congestion
+ * @gid: of a datagram: which of the device's addresses it is for
  *
  * GRO may join packets for several QPs into one frame. Each run of packets for the same QP then
  * gets a clone of the frame.
@@ -414,6 +474,7 @@ struct rox_skb_cb {
 	bool checked;
 	bool held;
 	bool marked;
+	struct rox_gid_ref gid;
 };
 
 static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
@@ -479,6 +540,10 @@ bool rox_rx_cut(struct rox_rx *rx);
 void rox_skb_addrs(const struct sk_buff *skb, struct in6_addr *saddr, struct in6_addr *daddr);
 /* Reads the addresses of a packet (IPv4 as mapped addresses). Any context. */
 void rox_pkt_addrs(const struct rox_pkt *pkt, struct in6_addr *saddr, struct in6_addr *daddr);
+/* Return: the entry of the GID table that a datagram was for. Any context, under RCU. */
+struct rox_gid_ref rox_pkt_gid(const struct rox_pkt *pkt);
+/* Return: the VLAN of that entry's netdev; 0 if it is on no VLAN. Any context, under RCU. */
+u16 rox_pkt_vlan(struct rox_net *net, const struct rox_pkt *pkt);
 /* Has the packet an IPv6 header? Any context. */
 bool rox_pkt_is_v6(const struct rox_pkt *pkt);
 /* Writes the 40 bytes before the payload of a UD receive. IPv4: the header is in the last 20. */
@@ -543,12 +608,14 @@ struct rox_run {
 /**
  * struct rox_rx_frame - a received UDP frame
  * @ns: the namespace
+ * @iif: ifindex of the netdev that it came by
  * @skb: the frame; data points at the IP header
  * @saddr: source address
  * @daddr: destination address
  */
 struct rox_rx_frame {
 	struct rox_netns *ns;
+	int iif;
 	struct sk_buff *skb;
 	struct in6_addr saddr;
 	struct in6_addr daddr;
@@ -588,10 +655,12 @@ struct rox_net *rox_frame_net(const struct rox_rx_frame *f,
 /* Returns the netdev that received the frame, or NULL if it is gone. Under RCU. */
 struct net_device *rox_frame_dev(const struct rox_rx_frame *f);
 /*
- * Iterates over the devices of the frame's namespace. @net: the previous device, or NULL for the
- * first. Under RCU. Return: the next device or NULL.
+ * Iterates over the devices of the frame's namespace. @site: the previous one, or NULL for the
+ * first. Under RCU. Return: the next one or NULL.
  */
-struct rox_net *rox_frame_next_net(const struct rox_rx_frame *f, struct rox_net *net);
+struct rox_site *rox_frame_next_site(const struct rox_rx_frame *f, struct rox_site *site);
+/* Return: which address of the device the frame is for. Any context, under RCU. */
+struct rox_gid_ref rox_frame_gid(const struct rox_rx_frame *f, struct rox_net *net);
 /* Counts @n packets that reach no QP, at the device with the destination address. Under RCU. */
 void rox_frame_count_drop(const struct rox_rx_frame *f, enum rox_counter why, u32 n);
 /* Is the frame's destination a multicast address? Any context. */

@@ -21,25 +21,30 @@
 
 #define ROX_DEFAULT_TTL 64
 
-/* The ifindex of the netdev that has the GID; 0 if the netdev has gone. */
-static int rox_ndev_of_gid(const struct rox_net *net, const struct ib_gid_attr *attr)
-{
-	const struct net_device *ndev;
-	int ifindex;
-
-	rcu_read_lock();
-	ndev = rdma_read_gid_attr_ndev_rcu(attr);
-	if (IS_ERR(ndev))
-		ndev = rcu_dereference(net->ndev);
-	ifindex = ndev ? ndev->ifindex : 0;
-	rcu_read_unlock();
-	return ifindex;
-}
-
 /* In an AH from a completion the service level is the type of the received packet, not one. */
 static bool rox_is_packet_type(u8 sl)
 {
 	return sl == (ROX_PACKET_UDP | ROX_PACKET_IPV4) || sl == (ROX_PACKET_UDP | ROX_PACKET_IPV6);
+}
+
+/*
+ * The GID's netdev decides where packets go: in its namespace, out by it. Return: 0, or -ENODEV if
+ * the GID has gone.
+ */
+static int rox_path_settle(struct rox_path *path, const struct ib_gid_attr *sgid)
+{
+	const struct rox_addr *entry;
+	int err = -ENODEV;
+
+	rcu_read_lock();
+	entry = rox_addr_of(path->net, &path->saddr, rcu_dereference(sgid->ndev));
+	if (entry && rox_netns_get(entry->site->ns)) {
+		path->ns = entry->site->ns;
+		path->oif = entry->ifindex;
+		err = 0;
+	}
+	rcu_read_unlock();
+	return err;
 }
 
 /**
@@ -51,7 +56,8 @@ static bool rox_is_packet_type(u8 sl)
  * @dqpn: remote QP number, or 0
  * @gfp: GFP_ATOMIC if it must not sleep
  *
- * Return: 0, -EINVAL if the address vector is not for RoCE v2, -ENOMEM
+ * Return: 0, -EINVAL if the address vector is not for RoCE v2, -ENODEV if the source address has
+ * gone, -ENOMEM
  */
 int rox_path_init(struct rox_path *path, struct rox_net *net,
 		  const struct rdma_ah_attr *attr, u32 sqpn, u32 dqpn, gfp_t gfp)
@@ -76,14 +82,18 @@ int rox_path_init(struct rox_path *path, struct rox_net *net,
 	path->sl = !dqpn && rox_is_packet_type(rdma_ah_get_sl(attr)) ? 0 : rdma_ah_get_sl(attr);
 	path->flow = grh->flow_label & IB_GRH_FLOWLABEL_MASK;
 	path->sport = rdma_get_udp_sport(path->flow, sqpn, dqpn);
-	path->oif = rox_ndev_of_gid(net, sgid);
 	path->hash = jhash_2words(ipv6_addr_hash(&path->daddr), path->sport, 0);
 	path->local = ~(2 * jiffies);
 	atomic_set(&path->ip_id, get_random_u32());
 
-	err = dst_cache_init(&path->dst, gfp);
+	err = rox_path_settle(path, sgid);
 	if (err)
 		return err;
+	err = dst_cache_init(&path->dst, gfp);
+	if (err) {
+		rox_netns_put(path->ns);
+		return err;
+	}
 	path->valid = true;
 	spin_lock_irqsave(&net->paths_lock, flags);
 	list_add_tail(&path->node, &net->paths);
@@ -96,15 +106,20 @@ int rox_path_answer(struct rox_path *path, struct rox_net *net, const struct rox
 {
 	struct rdma_ah_attr attr = { .type = RDMA_AH_ATTR_TYPE_ROCE };
 	struct ib_global_route *grh = rdma_ah_retrieve_grh(&attr);
+	struct rox_gid_ref gid = rox_pkt_gid(pkt);
 	const struct ib_gid_attr *sgid;
 	struct in6_addr from, to;
 	int err;
 
 	rox_pkt_addrs(pkt, &from, &to);
-	sgid = rdma_find_gid_by_port(net->ibdev, (const union ib_gid *)&to,
-				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	sgid = gid.known ? rdma_get_gid_attr(net->ibdev, 1, gid.index) : ERR_PTR(-ENOENT);
 	if (IS_ERR(sgid))
 		return -ENOENT;
+	/* Another address may have taken its place. */
+	if (memcmp(sgid->gid.raw, &to, sizeof(to))) {
+		rdma_put_gid_attr(sgid);
+		return -ENOENT;
+	}
 	memcpy(grh->dgid.raw, &from, sizeof(from));
 	grh->traffic_class = tos;
 	grh->sgid_attr = sgid;
@@ -130,8 +145,10 @@ void rox_path_destroy(struct rox_path *path)
 		list_del(&path->node);
 		spin_unlock_irqrestore(&path->net->paths_lock, flags);
 		dst_cache_destroy(&path->dst);
+		rox_netns_put(path->ns);
 	}
 	path->valid = false;
+	path->ns = NULL;
 	path->dst.cache = NULL;
 }
 
@@ -163,7 +180,7 @@ void rox_path_swap(struct rox_path *a, struct rox_path *b)
  * An IPv6 route must not outlive its namespace, even if the netdev has moved to another one. Paths
  * that are created during this have no route, and get none, as the namespace is dead.
  */
-void rox_paths_forget(struct rox_net *net)
+void rox_paths_forget(struct rox_net *net, const struct rox_netns *ns)
 {
 	struct rox_path *path;
 	LIST_HEAD(paths);
@@ -173,6 +190,8 @@ void rox_paths_forget(struct rox_net *net)
 	while (!list_empty(&paths)) {
 		path = list_first_entry(&paths, struct rox_path, node);
 		list_move_tail(&path->node, &net->paths);
+		if (path->ns != ns)
+			continue;
 		dst_cache_reset_now(&path->dst);
 		spin_unlock_irq(&net->paths_lock);
 		cond_resched();
@@ -195,6 +214,21 @@ static int rox_refused_v4(struct net *net, const struct flowi4 *flow)
 		return 0;
 	err = fib_lookup(net, &fl4, &res, 0);
 	return err == -ENETUNREACH ? 0 : err;
+}
+
+/*
+ * The netdev that packets leave by: the path's. If the address has moved to another netdev of the
+ * device in the same namespace, such as a bridge that the first one became a port of, the path
+ * follows it. Under RCU.
+ */
+static int rox_path_oif(const struct rox_path *path)
+{
+	const struct rox_addr *entry;
+
+	if (rox_addr_find(path->net, &path->saddr, path->ns, path->oif))
+		return path->oif;
+	entry = rox_addr_find(path->net, &path->saddr, path->ns, 0);
+	return entry ? entry->ifindex : path->oif;
 }
 
 static struct dst_entry *rox_route_v4(struct rox_path *path, struct net *net)
@@ -220,7 +254,7 @@ static struct dst_entry *rox_route_v4(struct rox_path *path, struct net *net)
 	 * only without an output netdev.
 	 */
 	if (inet_addr_type(net, fl4.daddr) != RTN_LOCAL)
-		fl4.flowi4_oif = path->oif;
+		fl4.flowi4_oif = rox_path_oif(path);
 	rox_flowi4_set_dsfield(&fl4, path->tos);
 	err = rox_refused_v4(net, &fl4);
 	if (err)
@@ -240,14 +274,14 @@ static struct dst_entry *rox_route_v4(struct rox_path *path, struct net *net)
 
 #if IS_ENABLED(CONFIG_IPV6)
 /*
- * Checks that the source is still an address of @path->oif, as it may have moved to another host,
- * and that packets leave through that netdev or stay on this host. A tentative address (DAD) is
- * accepted. For IPv4 the IP layer checks both.
+ * Checks that the source is still an address of the netdev @oif, as it may have moved to another
+ * host, and that packets leave through that netdev or stay on this host. A tentative address (DAD)
+ * is accepted. For IPv4 the IP layer checks both.
  */
-static bool rox_leaves_right_v6(const struct rox_path *path, struct net *net,
+static bool rox_leaves_right_v6(const struct rox_path *path, struct net *net, int oif,
 				const struct dst_entry *dst)
 {
-	struct net_device *ndev = dev_get_by_index_rcu(net, path->oif);
+	struct net_device *ndev = dev_get_by_index_rcu(net, oif);
 
 	if (!ndev || !ipv6_chk_addr_and_flags(net, &path->saddr, ndev, false, 0, 0))
 		return false;
@@ -259,7 +293,6 @@ static struct dst_entry *rox_route_v6(struct rox_path *path, struct net *net)
 	struct flowi6 fl6 = {
 		.daddr = path->daddr,
 		.saddr = path->saddr,
-		.flowi6_oif = path->oif,
 		.flowi6_proto = IPPROTO_UDP,
 		.fl6_sport = htons(path->sport),
 		.fl6_dport = htons(ROX_UDP_PORT),
@@ -272,10 +305,11 @@ static struct dst_entry *rox_route_v6(struct rox_path *path, struct net *net)
 	if (dst)
 		return dst;
 
+	fl6.flowi6_oif = rox_path_oif(path);
 	dst = ip6_dst_lookup_flow(net, NULL, &fl6, NULL);
 	if (IS_ERR(dst))
 		return dst;
-	if (!rox_leaves_right_v6(path, net, dst)) {
+	if (!rox_leaves_right_v6(path, net, fl6.flowi6_oif, dst)) {
 		dst_release(dst);
 		return ERR_PTR(-ENETUNREACH);
 	}
@@ -289,35 +323,66 @@ static struct dst_entry *rox_route_v6(struct rox_path *path, struct net *net)
 }
 #endif
 
-struct dst_entry *rox_path_route(struct rox_path *path, struct net *ns)
+struct dst_entry *rox_path_route(struct rox_path *path)
 {
-	return path->v6 ? rox_route_v6(path, ns) : rox_route_v4(path, ns);
+	struct net *net = path->ns->net;
+
+	return path->v6 ? rox_route_v6(path, net) : rox_route_v4(path, net);
 }
 
 /* ---- addresses ---- */
 
 /**
- * rox_net_gid_vlan() - finds the VLAN of an address of a device
- * @net: device
- * @addr: destination of a received packet (IPv4 as a mapped address)
+ * rox_path_hears() - tests whether packets that came by a netdev are for a path
+ * @path: path to their sender; its addresses are theirs. It may be changed meanwhile
+ * @net: its device
+ * @addr: its source address, where they went
+ * @ns: the namespace that they came to
+ * @iif: ifindex of the netdev that they came by; of lo for those from this host
  *
- * The CM finds the GID of a packet by address and VLAN. The VLAN cannot be taken from the netdev
- * that received the packet, which is lo for packets from this host.
- * Any context. Return: VLAN ID, or 0 if there is none.
+ * Several netdevs may have the same address, above all VLANs, each in a network of its own. Then
+ * the netdev decides. A netdev that does not have the address may bring packets for it (weak host
+ * model), and the address may have moved from the path's netdev to another one.
+ *
+ * Any context. Return: true if they are.
  */
-u16 rox_net_gid_vlan(struct rox_net *net, const struct in6_addr *addr)
+bool rox_path_hears(const struct rox_path *path, struct rox_net *net, const struct in6_addr *addr,
+		    const struct rox_netns *ns, int iif)
 {
-	const struct ib_gid_attr *attr;
-	u16 vlan;
-	int err;
+	/* Packets that arrive while modify_qp changes the path count as from the old or new one. */
+	int own = data_race(path->oif);
+	bool other;
 
-	attr = rdma_find_gid_by_port(net->ibdev, (const union ib_gid *)addr,
-				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
-	if (IS_ERR(attr))
-		return 0;
-	err = rdma_read_gid_l2_fields(attr, &vlan, NULL);
-	rdma_put_gid_attr(attr);
-	return err || vlan >= VLAN_N_VID ? 0 : vlan;
+	/* Likewise. It is only compared. */
+	if (data_race(path->ns) != ns)
+		return false;
+	if (likely(own == iif))
+		return true;
+	rcu_read_lock();
+	other = rox_addr_find(net, addr, ns, iif) && rox_addr_find(net, addr, ns, own);
+	rcu_read_unlock();
+	return !other;
+}
+
+/* Is there a netdev of this index that is up? Under RCU. */
+static bool rox_ndev_runs(const struct rox_netns *ns, int ifindex)
+{
+	const struct net_device *ndev = dev_get_by_index_rcu(ns->net, ifindex);
+
+	return ndev && netif_running(ndev);
+}
+
+/* See rox_path_is_local(). Between namespaces there are firewalls and a network. */
+static bool rox_path_ends_here(const struct rox_path *path)
+{
+	const struct rox_netns *ns = path->ns;
+	const struct rox_addr *to;
+	int oif = rox_path_oif(path);
+
+	to = rox_addr_find(path->net, &path->daddr, ns, oif) ?:
+	     rox_addr_find(path->net, &path->daddr, ns, 0);
+	return to && rox_addr_find(path->net, &path->saddr, ns, oif) &&
+	       rox_ndev_runs(ns, oif) && (to->ifindex == oif || rox_ndev_runs(ns, to->ifindex));
 }
 
 /**
@@ -349,10 +414,10 @@ enum ib_mtu rox_net_gid_mtu(struct rox_net *net, const struct in6_addr *addr)
 
 /**
  * rox_path_is_local() - tests whether both addresses of a path belong to its device
- * @path: the path
+ * @path: a valid path, in a namespace that is not dead
  *
- * Under RCU. The result is cached for one tick, as addresses may change. If two contexts store
- * a result at the same time, one of them counts.
+ * In one namespace, and of netdevs that are up. Under RCU. The result is cached for one tick, as
+ * addresses may change. If two contexts store a result at the same time, one of them counts.
  * Return: true if both do.
  */
 bool rox_path_is_local(struct rox_path *path)
@@ -361,8 +426,7 @@ bool rox_path_is_local(struct rox_path *path)
 	unsigned long local = READ_ONCE(path->local);
 
 	if (unlikely((local & ~1UL) != now)) {
-		local = now | (rox_net_has_addr(path->net, &path->daddr, NULL) &&
-			       rox_net_has_addr(path->net, &path->saddr, NULL));
+		local = now | rox_path_ends_here(path);
 		WRITE_ONCE(path->local, local);
 	}
 	return local & 1;

@@ -35,7 +35,7 @@ static struct dst_entry *route_of(struct rox_path *path)
 
 	local_bh_disable();
 	rcu_read_lock();
-	dst = rox_path_route(path, &init_net);
+	dst = rox_path_route(path);
 	rcu_read_unlock();
 	local_bh_enable();
 	return dst;
@@ -180,7 +180,7 @@ static void routes_are_let_go_of(struct kunit *test)
 	KUNIT_ASSERT_FALSE(test, IS_ERR(other));
 
 	before = references(one);
-	rox_paths_forget(&f->dev->net);
+	rox_paths_forget(&f->dev->net, f->dev->net.ns);
 	/* Each path held one reference. Both may have the same route. */
 	KUNIT_EXPECT_EQ(test, references(one), before - (one == other ? 2 : 1));
 	dst_release(one);

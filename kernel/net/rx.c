@@ -7,6 +7,8 @@
 #include <linux/ipv6.h>
 #include <linux/module.h>
 #include <linux/udp.h>
+#include <linux/if_vlan.h>
+#include <rdma/ib_cache.h>
 #include <rdma/ib_pack.h>
 
 #include "internal.h"
@@ -510,6 +512,36 @@ void rox_pkt_grh(const struct rox_pkt *pkt, u8 grh[ROX_GRH_LEN])
 		memcpy(grh, rox_local_hdr(pkt->skb)->grh, ROX_GRH_LEN);
 	else
 		rox_local_grh(pkt->burst, grh);
+}
+
+struct rox_gid_ref rox_pkt_gid(const struct rox_pkt *pkt)
+{
+	return pkt->skb ? rox_skb_cb(pkt->skb)->gid : rox_local_gid(pkt->burst);
+}
+
+/**
+ * rox_pkt_vlan() - finds the VLAN that a datagram came by
+ * @net: device of its receiver
+ * @pkt: the packet
+ *
+ * The CM finds the GID of a packet by address and VLAN, where the same address may be on several
+ * VLANs. Any context. Return: VLAN ID, or 0 if there is none.
+ */
+u16 rox_pkt_vlan(struct rox_net *net, const struct rox_pkt *pkt)
+{
+	struct rox_gid_ref gid = rox_pkt_gid(pkt);
+	const struct ib_gid_attr *attr;
+	u16 vlan;
+	int err;
+
+	if (!gid.known)
+		return 0;
+	attr = rdma_get_gid_attr(net->ibdev, 1, gid.index);
+	if (IS_ERR(attr))
+		return 0;
+	err = rdma_read_gid_l2_fields(attr, &vlan, NULL);
+	rdma_put_gid_attr(attr);
+	return err || vlan >= VLAN_N_VID ? 0 : vlan;
 }
 
 static int rox_copy_joined(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len)

@@ -344,7 +344,10 @@ int rox_ep_open(struct rox_endpoint *ep, struct rox_net *net, bool connected)
 	if (ep->sk)
 		return 0;
 	mutex_lock(&rox_net_lock);
-	/* A device without a namespace sends nothing. */
+	/*
+	 * A device without a namespace sends nothing. The socket is of this namespace, wherever the
+	 * paths lead: that one lives as long as the device, mostly.
+	 */
 	sends = net->ns && !net->ns->dead;
 	if (sends)
 		sk = sk_alloc(net->ns->net, family, GFP_KERNEL, &rox_proto, 1);

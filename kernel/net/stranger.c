@@ -120,7 +120,7 @@ static bool rox_strangers_add(struct rox_netns *ns, struct rox_stranger *one)
 	bool open;
 
 	spin_lock(&all->lock);
-	open = !READ_ONCE(ns->dead);
+	open = READ_ONCE(ns->open);
 	if (open) {
 		if (all->count >= ROX_STRANGERS_MAX) {
 			oldest = list_first_entry(&all->list, struct rox_stranger, node);
@@ -168,7 +168,7 @@ static void rox_strangers_put_back(struct rox_netns *ns, struct list_head *waiti
 	if (!n)
 		return;
 	spin_lock_bh(&all->lock);
-	if (!READ_ONCE(ns->dead)) {
+	if (READ_ONCE(ns->open)) {
 		list_splice_init(waiting, &all->list);
 		all->count += n;
 		schedule_delayed_work(&all->work, ROX_STRANGERS_PERIOD);

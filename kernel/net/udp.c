@@ -685,14 +685,14 @@ static int rox_frame_join(struct rox_tx *tx)
 
 /* ---- a burst ---- */
 
-static struct dst_entry *rox_route_of(const struct rox_path *path, const struct rox_netns *rn)
+static struct dst_entry *rox_route_of(struct rox_path *path)
 {
-	if (!path->valid || !rn || READ_ONCE(rn->dead))
+	if (!path->valid || READ_ONCE(path->ns->dead))
 		return ERR_PTR(-ENETDOWN);
-	return rox_path_route((struct rox_path *)path, rn->net);
+	return rox_path_route(path);
 }
 
-int rox_udp_xmit(struct rox_burst *b, const struct rox_netns *ns, struct rox_sent *sent)
+int rox_udp_xmit(struct rox_burst *b, struct rox_sent *sent)
 {
 	struct rox_tx tx = {
 		.b = b,
@@ -702,9 +702,9 @@ int rox_udp_xmit(struct rox_burst *b, const struct rox_netns *ns, struct rox_sen
 	int err = LOST;
 
 	/* A QP whose P_Key was removed from the table sends nothing. */
-	tx.dst = likely(rox_pkey_valid(b->pkey)) ? rox_route_of(b->path, ns) : ERR_PTR(-EACCES);
+	tx.dst = likely(rox_pkey_valid(b->pkey)) ? rox_route_of(b->path) : ERR_PTR(-EACCES);
 	if (!IS_ERR(tx.dst)) {
-		tx.net = ns->net;
+		tx.net = b->path->ns->net;
 		rox_forms_init(&tx);
 		err = rox_frame_join(&tx);
 		if (err == ALONE)

@@ -3,6 +3,7 @@
  * KUnit: slabs of rings, without a process.
  */
 #include <kunit/test.h>
+#include <linux/mm.h>
 
 #include "slab.h"
 

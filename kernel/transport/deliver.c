@@ -51,14 +51,16 @@ static bool rox_is_peer(const struct rox_qp *qp, const struct in6_addr *saddr,
 }
 
 /*
- * A connected QP receives from its peer only, a UD QP whatever is sent to an address of its
- * device.
+ * A connected QP receives from its peer only, a UD QP whatever is sent to an address that its
+ * device has in the namespace.
  */
 static bool rox_addrs_ok(const struct rox_qp *qp, const struct rox_rx_frame *f)
 {
 	if (rox_is_connected(qp))
-		return rox_is_peer(qp, &f->saddr, &f->daddr);
-	return qp->ibqp.qp_type == IB_QPT_GSI || rox_net_has_addr(&qp->dev->net, &f->daddr, NULL);
+		return rox_is_peer(qp, &f->saddr, &f->daddr) &&
+		       rox_path_hears(&qp->path, &qp->dev->net, &f->daddr, f->ns, f->iif);
+	return qp->ibqp.qp_type == IB_QPT_GSI ||
+	       rox_net_has_addr_in(&qp->dev->net, &f->daddr, f->ns);
 }
 
 static bool rox_state_hears(const struct rox_qp *qp)
@@ -127,6 +129,8 @@ static void rox_accept_run(struct rox_qp *qp, const struct rox_rx_frame *f,
 	if (rox_optional(&qp->dev->stats, ROX_CNT_RX_CE))
 		rox_count_congestion(qp, f, run);
 	rox_skb_claim(skb, &qp->ep, run);
+	if (!rox_is_connected(qp))
+		rox_skb_cb(skb)->gid = rox_frame_gid(f, &qp->dev->net);
 	if (run->service == ROX_SERVICE_CNP)
 		rox_take_cnp(qp, skb);
 	else
@@ -150,7 +154,8 @@ static struct rox_qp *rox_find_qp(const struct rox_rx_frame *f, const struct rox
 			return NULL;
 	}
 	qp = rox_qp_get(net ? rox_net_dev(net) : NULL, run->dqpn);
-	if (qp && READ_ONCE(qp->dev->net.ns) != f->ns) {
+	if (qp && READ_ONCE(qp->dev->net.ns) != f->ns &&
+	    !rox_net_has_addr_in(&qp->dev->net, &f->daddr, f->ns)) {
 		rox_qp_put(qp);
 		return NULL;
 	}
@@ -198,14 +203,16 @@ static noinline void rox_receive_multicast(const struct rox_rx_frame *f, const s
 					   bool last)
 {
 	struct net_device *ndev = rox_frame_dev(f);
+	struct rox_site *site = NULL;
 	const struct rox_mcg *mcg;
-	struct rox_net *net = NULL;
+	struct rox_dev *dev;
 	u32 n = 0;
 
-	while (rox_frame_is_multicast(f) && (net = rox_frame_next_net(f, net))) {
-		mcg = rox_mcg_find(rox_net_dev(net), &f->daddr);
+	while (rox_frame_is_multicast(f) && (site = rox_frame_next_site(f, site))) {
+		dev = rox_net_dev(site->net);
+		mcg = rox_mcg_find(dev, &f->daddr, f->ns);
 		if (mcg && rox_net_joined(&mcg->net, ndev))
-			n += rox_spread(f, run, rox_net_dev(net), mcg);
+			n += rox_spread(f, run, dev, mcg);
 	}
 	if (!n)
 		rox_frame_count_drop(f, ROX_CNT_RX_NO_QP, run->count);
@@ -313,7 +320,10 @@ static int rox_receive_local(struct rox_burst *b, const struct rox_run *run)
 		return -ENOLINK;
 	if (rox_mirrors())
 		rox_mirror(b);
-	addressed = !rox_is_connected(qp) || rox_is_peer(qp, &b->path->saddr, &b->path->daddr);
+	addressed = !rox_is_connected(qp) ||
+		    (rox_is_peer(qp, &b->path->saddr, &b->path->daddr) &&
+		     rox_path_hears(&qp->path, &qp->dev->net, &b->path->daddr, b->path->ns,
+				    b->path->oif));
 	if (rox_may_accept(qp, run, addressed))
 		err = unlikely(run->service == ROX_SERVICE_CNP) ? rox_take_local_cnp(qp) :
 								  rox_hand_over(qp, b, run);

@@ -37,14 +37,6 @@ static u32 rox_recv_opcode(const struct rox_pkt *pkt)
 	return pkt && pkt->info->kind == ROX_KIND_WRITE ? IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV;
 }
 
-static u16 rox_pkt_vlan(struct rox_qp *qp, const struct rox_pkt *pkt)
-{
-	struct in6_addr saddr, daddr;
-
-	rox_pkt_addrs(pkt, &saddr, &daddr);
-	return rox_net_gid_vlan(&qp->dev->net, &daddr);
-}
-
 /* Return: the index in the P_Key table of the packet's P_Key. */
 static u16 rox_pkt_pkey_index(const struct rox_qp *qp, const struct rox_pkt *pkt)
 {
@@ -60,6 +52,20 @@ static u8 rox_packet_type(const struct rox_cqe *cqe)
 {
 	return ROX_PACKET_UDP | (cqe->network_hdr_type == RDMA_NETWORK_IPV4 ?
 				 ROX_PACKET_IPV4 : ROX_PACKET_IPV6);
+}
+
+/* Which of several equal addresses the answer has to come from. */
+static void rox_recv_note_gid(struct rox_qp *qp, const struct rox_pkt *pkt, struct rox_cqe *cqe)
+{
+	struct rox_gid_ref gid;
+
+	if (!qp->user) {
+		cqe->vlan_id = rox_pkt_vlan(&qp->dev->net, pkt);
+		return;
+	}
+	gid = rox_pkt_gid(pkt);
+	if (unlikely(gid.twin))
+		cqe->sgid_index = gid.index;
 }
 
 enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
@@ -92,8 +98,7 @@ enum rox_verdict rox_recv_complete(struct rox_qp *qp, enum ib_wc_status status,
 								    RDMA_NETWORK_IPV4;
 			if (qp->user)
 				cqe.sl = rox_packet_type(&cqe);
-			if (qp->ibqp.qp_type == IB_QPT_GSI)
-				cqe.vlan_id = rox_pkt_vlan(qp, pkt);
+			rox_recv_note_gid(qp, pkt, &cqe);
 		}
 	} else {
 		rox_qp_count(qp, status == IB_WC_WR_FLUSH_ERR ? ROX_CNT_RESP_CQE_FLUSH :

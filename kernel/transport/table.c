@@ -246,13 +246,15 @@ void rox_xsrq_put(struct rox_srq *srq)
 
 /* ---- multicast groups ---- */
 
-struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr)
+struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr,
+			     const struct rox_netns *ns)
 {
 	struct rox_mcg *mcg;
 
 	hash_for_each_possible_rcu(dev->mcgs, mcg, node, ipv6_addr_hash(addr),
 				   lockdep_is_held(&dev->mcast_lock))
-		if (ipv6_addr_equal(&mcg->net.addr, addr))
+		if (ipv6_addr_equal(&mcg->net.addr, addr) &&
+		    rox_net_group_in(&dev->net, &mcg->net, ns))
 			return mcg;
 	return NULL;
 }

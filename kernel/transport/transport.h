@@ -681,7 +681,8 @@ struct rox_mcg_member {
 };
 
 /* Return: the group of an address, or NULL. Called under RCU or with mcast_lock held. */
-struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr);
+struct rox_mcg *rox_mcg_find(const struct rox_dev *dev, const struct in6_addr *addr,
+			     const struct rox_netns *ns);
 /* Return: the member's QP with a reference, or NULL if it is being destroyed. Under RCU. */
 struct rox_qp *rox_mcg_member_get(const struct rox_mcg_member *member);
 /* Any context. Return: for QP 1, the index of the P_Key that matches the packet's, or -ENOENT. */

@@ -76,10 +76,14 @@ static void rox_mcg_unpublish(struct rox_mcg *mcg)
 	rtnl_unlock();
 }
 
-/* Finds a group, or creates and joins it. The caller holds mcast_lock. */
-static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *addr)
+/*
+ * Finds a group, or creates and joins it. The caller holds mcast_lock. @ns: see struct
+ * rox_net_group; a new group takes the reference over
+ */
+static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *addr,
+				    struct rox_netns **ns)
 {
-	struct rox_mcg *mcg = rox_mcg_find(dev, addr);
+	struct rox_mcg *mcg = rox_mcg_find(dev, addr, *ns ?: dev->net.ns);
 	int err;
 
 	if (mcg)
@@ -90,11 +94,13 @@ static struct rox_mcg *rox_mcg_make(struct rox_dev *dev, const struct in6_addr *
 	if (!mcg)
 		return ERR_PTR(-ENOMEM);
 	mcg->net.addr = *addr;
+	mcg->net.ns = *ns;
 	err = rox_mcg_publish(dev, mcg);
 	if (err) {
 		kfree(mcg);
 		return ERR_PTR(err);
 	}
+	*ns = NULL;
 	dev->num_mcg++;
 	return mcg;
 }
@@ -106,6 +112,7 @@ static void rox_mcg_tidy(struct rox_dev *dev, struct rox_mcg *mcg)
 		return;
 	rox_mcg_unpublish(mcg);
 	dev->num_mcg--;
+	rox_netns_put(mcg->net.ns);
 	kfree_rcu(mcg, rcu);
 }
 
@@ -135,7 +142,8 @@ static int rox_mcg_add(struct rox_mcg *mcg, struct rox_qp *qp)
  * @gid: a multicast address; the core has checked it
  * @lid: ignored
  *
- * Process context. The core does not destroy a QP that is attached.
+ * Process context. The core does not destroy a QP that is attached. The QP gets what comes to the
+ * namespace of the current task, if the device has addresses there, else to that of its netdev.
  *
  * Return: 0; -ENOMEM if there is no memory, or a limit of groups or QPs is reached;
  * -ENODEV if the netdev cannot join the group
@@ -143,20 +151,37 @@ static int rox_mcg_add(struct rox_mcg *mcg, struct rox_qp *qp)
 int rox_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct rox_dev *dev = to_rox_dev(ibqp->device);
+	struct rox_netns *ns = rox_net_group_ns(&dev->net);
 	struct in6_addr addr;
 	struct rox_mcg *mcg;
 	int err;
 
 	memcpy(&addr, gid->raw, sizeof(addr));
 	mutex_lock(&dev->mcast_lock);
-	mcg = rox_mcg_make(dev, &addr);
+	mcg = rox_mcg_make(dev, &addr, &ns);
 	err = PTR_ERR_OR_ZERO(mcg);
 	if (!err) {
 		err = rox_mcg_add(mcg, to_rox_qp(ibqp));
 		rox_mcg_tidy(dev, mcg);
 	}
 	mutex_unlock(&dev->mcast_lock);
+	rox_netns_put(ns);
 	return err;
+}
+
+/*
+ * The group that the QP is attached to; of the same group in several namespaces the first one.
+ * Who detaches may be elsewhere than who has attached.
+ */
+static struct rox_mcg *rox_mcg_of(struct rox_dev *dev, const struct in6_addr *addr,
+				  const struct rox_qp *qp)
+{
+	struct rox_mcg *mcg;
+
+	hash_for_each_possible(dev->mcgs, mcg, node, ipv6_addr_hash(addr))
+		if (ipv6_addr_equal(&mcg->net.addr, addr) && rox_mcg_member_find(mcg, qp))
+			return mcg;
+	return NULL;
 }
 
 /**
@@ -178,7 +203,7 @@ int rox_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 
 	memcpy(&addr, gid->raw, sizeof(addr));
 	mutex_lock(&dev->mcast_lock);
-	mcg = rox_mcg_find(dev, &addr);
+	mcg = rox_mcg_of(dev, &addr, to_rox_qp(ibqp));
 	if (mcg)
 		member = rox_mcg_member_find(mcg, to_rox_qp(ibqp));
 	if (member && !--member->uses) {

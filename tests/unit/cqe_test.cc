@@ -26,6 +26,7 @@ rox_cqe sample()
     cqe.pkey_index = 7;
     cqe.sl = 5;
     cqe.network_hdr_type = 2;
+    cqe.sgid_index = 9;
     return cqe;
 }
 
@@ -53,7 +54,7 @@ TEST_P(DecodeTest, EveryFieldOfTheCompletion)
     EXPECT_EQ(wc.pkey_index, 7);
     EXPECT_EQ(wc.slid, 0);
     EXPECT_EQ(wc.sl, 5);
-    EXPECT_EQ(wc.dlid_path_bits, 0);
+    EXPECT_EQ(wc.dlid_path_bits, (std::get<1>(GetParam()) & IBV_WC_RECV) != 0 ? 9 : 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOpcode, DecodeTest,

@@ -207,8 +207,9 @@ enum rox_packet_type {
  *	matched the packet's P_Key
  * @sl: service level; receive completions of UD: enum rox_packet_type
  * @network_hdr_type: UD and GSI: enum rdma_network_type of the packet (kernel use)
- * @vlan_id: GSI: VLAN of the netdev that received the packet, 0 if none (kernel use)
- * @reserved: 0
+ * @vlan_id: UD and GSI: VLAN of the netdev that received the packet, 0 if none (kernel use)
+ * @sgid_index: receive completions of UD: GID table entry that the packet was for, if one before it
+ *	has the same GID, else 0
  */
 struct rox_cqe {
 	__aligned_u64 wr_id;
@@ -232,7 +233,7 @@ struct rox_cqe {
 	__u8 sl;
 	__u8 network_hdr_type;
 	__u16 vlan_id;
-	__u16 reserved;
+	__u16 sgid_index;
 };
 
 /**

@@ -6,6 +6,7 @@
 #include <random>
 
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -101,7 +102,11 @@ Endpoint::Endpoint(const Options &options)
 void Endpoint::choose_gid()
 {
     const bool any = options_.address.empty();
-    const auto wanted = any ? ibv_gid{} : vt::parse_gid(options_.address);
+    const std::size_t end = options_.address.find('%');
+    const auto wanted = any ? ibv_gid{} : vt::parse_gid(options_.address.substr(0, end));
+    const unsigned int netdev = end == std::string::npos
+                                    ? 0
+                                    : if_nametoindex(options_.address.c_str() + end + 1);
     ibv_port_attr port{};
 
     if (!wanted)
@@ -109,13 +114,16 @@ void Endpoint::choose_gid()
     check(ibv_query_port(context_.get(), 1, &port), "ibv_query_port");
     mtu_ = port.active_mtu;
 
-    const auto allowed = [&](const ibv_gid &gid) {
-        return (any || vt::same_gid(gid, *wanted)) && !(options_.v6 && vt::is_v4_mapped(gid));
+    const auto allowed = [&](const ibv_gid_entry &entry) {
+        return (any || vt::same_gid(entry.gid, *wanted)) &&
+               !(options_.v6 && vt::is_v4_mapped(entry.gid)) &&
+               (netdev == 0 || entry.ndev_ifindex == netdev);
     };
-    auto entry = vt::find_gid(
-        context_.get(), [&](const ibv_gid &gid) { return allowed(gid) && vt::is_v4_mapped(gid); });
+    auto entry = vt::find_gid_entry(context_.get(), [&](const ibv_gid_entry &one) {
+        return allowed(one) && vt::is_v4_mapped(one.gid);
+    });
     if (!entry)
-        entry = vt::find_gid(context_.get(), allowed);
+        entry = vt::find_gid_entry(context_.get(), allowed);
     if (!entry)
         throw Trouble{"no GID " + options_.address, ENOENT};
     gid_index_ = static_cast<int>(entry->gid_index);

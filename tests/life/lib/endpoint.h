@@ -29,7 +29,8 @@ struct Address {
 
 struct Options {
     std::string device;
-    std::string address; ///< the GID to use, as an IP address; empty: an IPv4 address
+    std::string address; ///< the GID to use, as an IP address; empty: an IPv4 address. With
+                         ///< "%NETDEV" behind it: that of this netdev of the same namespace
     bool v6 = false;     ///< an IPv6 address
     bool events = false; ///< sleep until completions come
     int timeout = 14;    ///< local ACK timeout, 4.096 us times 2 to this power

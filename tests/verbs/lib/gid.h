@@ -37,9 +37,9 @@ inline std::optional<ibv_gid> parse_gid(const std::string &address)
     return std::nullopt;
 }
 
-/// The first RoCE v2 entry of port 1's GID table whose GID is @p wanted, if there is one.
+/// The first RoCE v2 entry of port 1's GID table that is @p wanted, if there is one.
 template <typename Predicate>
-std::optional<ibv_gid_entry> find_gid(ibv_context *context, Predicate wanted)
+std::optional<ibv_gid_entry> find_gid_entry(ibv_context *context, Predicate wanted)
 {
     ibv_port_attr port{};
     if (ibv_query_port(context, 1, &port))
@@ -47,10 +47,17 @@ std::optional<ibv_gid_entry> find_gid(ibv_context *context, Predicate wanted)
     for (int i = 0; i < port.gid_tbl_len; i++) {
         ibv_gid_entry entry{};
         if (!ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(i), &entry, 0) &&
-            entry.gid_type == IBV_GID_TYPE_ROCE_V2 && wanted(entry.gid))
+            entry.gid_type == IBV_GID_TYPE_ROCE_V2 && wanted(entry))
             return entry;
     }
     return std::nullopt;
+}
+
+/// The first such entry whose GID is @p wanted.
+template <typename Predicate>
+std::optional<ibv_gid_entry> find_gid(ibv_context *context, Predicate wanted)
+{
+    return find_gid_entry(context, [&](const ibv_gid_entry &entry) { return wanted(entry.gid); });
 }
 
 } // namespace vt
