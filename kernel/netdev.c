@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device follows its netdev. Carrier and admin state become the port state, the
- * MTU gives the active MTU. When the netdev is unregistered or moves to another
- * namespace, the device is removed.
+ * A device follows its netdev. Carrier and admin state become the port state, the MTU gives the
+ * active MTU. When the netdev is unregistered, the device is removed. When it moves to another
+ * namespace, too, unless namespaces do not share RDMA devices (`rdma system set netns exclusive`):
+ * then the device follows it, as containers get first the one and then the other.
  */
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
@@ -91,11 +92,54 @@ static bool rox_concerns_mcast(unsigned long event)
 	}
 }
 
+/* Is the netdev leaving its namespace, and does @dev follow it? */
+static bool rox_follows(struct rox_dev *dev, const struct net_device *ndev)
+{
+	/* NULL is no namespace: this asks whether all share the device. */
+	return ndev->reg_state == NETREG_REGISTERED && !rdma_dev_access_netns(&dev->ibdev, NULL);
+}
+
+static void rox_netdev_leaves(struct net_device *ndev)
+{
+	struct rox_dev *dev;
+
+	while ((dev = rox_link_find(ndev))) {
+		if (rox_follows(dev, ndev)) {
+			put_device(&dev->ibdev.dev);
+			return;
+		}
+		rox_link_remove_later(dev);
+	}
+}
+
+/* The netdev has come to a namespace. A device that cannot follow it goes. */
+static void rox_netdev_comes(struct net_device *ndev)
+{
+	struct rox_dev **all = rox_links_get(), **dev;
+	struct netlink_ext_ack extack = {};
+	int err;
+
+	for (dev = all; dev && *dev; dev++) {
+		err = 0;
+		if (rcu_access_pointer((*dev)->net.ndev) == ndev)
+			err = rox_net_move(&(*dev)->net, dev_net(ndev), &extack);
+		if (!err) {
+			put_device(&(*dev)->ibdev.dev);
+			continue;
+		}
+		netdev_err(ndev, "rox: %s cannot follow its netdev: %s (%d)\n",
+			   dev_name(&(*dev)->ibdev.dev), extack._msg ?: "error", err);
+		rox_link_remove_later(*dev);
+	}
+	kfree(all);
+}
+
 static int rox_netdev_event(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(ptr);
-	struct rox_dev *dev;
 
+	if (event == NETDEV_REGISTER)
+		rox_netdev_comes(ndev);
 	/* Consider events of all netdevs: one may be stacked on a device's netdev. */
 	if (rox_concerns_mcast(event))
 		rox_link_for_each(rox_mcast_refresh);
@@ -108,8 +152,7 @@ static int rox_netdev_event(struct notifier_block *nb, unsigned long event, void
 		rox_link_each(ndev, rox_port_update);
 		break;
 	case NETDEV_UNREGISTER:
-		while ((dev = rox_link_find(ndev)))
-			rox_link_remove_later(dev);
+		rox_netdev_leaves(ndev);
 		break;
 	}
 	return NOTIFY_DONE;
