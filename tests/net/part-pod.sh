@@ -22,8 +22,8 @@ child_part() {
 		[[ $1 == vlan ]] || case_run "between two pods, past both firewalls" child_between
 		case_run "the port taken in the pod: no GID, and the log says why" child_port_taken
 		case_run "CE marks are answered by CNPs" child_marks
+		case_run "the pod ends: it goes within seconds, the host's traffic goes on" child_ends
 	fi
-	case_run "the pod ends: it goes within seconds, the host's traffic goes on" child_ends
 	stage_end
 }
 

@@ -9,7 +9,7 @@ part_same() {
 	same_case=
 	stage_begin "same address on two VLANs" same_stage same_clear
 	case_run "RDMA CM by either" same_cm
-	case_run "UD answers by either, RC on both at a time" same_data
+	[[ -n ${ROX_QUICK:-} ]] || case_run "UD answers by either, RC on both at a time" same_data
 	stage_end
 	[[ -z ${ROX_QUICK:-} ]] || return 0
 	same_case=untagged
