@@ -687,9 +687,20 @@ static int rox_frame_join(struct rox_tx *tx)
 
 static struct dst_entry *rox_route_of(struct rox_path *path)
 {
+	struct dst_entry *dst;
+
 	if (!path->valid || READ_ONCE(path->ns->dead))
 		return ERR_PTR(-ENETDOWN);
-	return rox_path_route(path);
+	dst = rox_path_route(path);
+	/*
+	 * Nothing leaves a netdev without carrier. IP output would look for the neighbour, whom the
+	 * host forgets with the carrier, and fail after seconds; and the RDMA core takes that for a
+	 * new MAC, and tells clients of the CM that the server is unreachable.
+	 */
+	if (IS_ERR(dst) || likely(netif_carrier_ok(dst->dev)))
+		return dst;
+	dst_release(dst);
+	return ERR_PTR(-ENETDOWN);
 }
 
 int rox_udp_xmit(struct rox_burst *b, struct rox_sent *sent)

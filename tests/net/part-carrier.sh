@@ -8,6 +8,7 @@ part_carrier() {
 	case_run "lost and back: no error" carrier_away
 	case_run "netdev down and up: no error" carrier_down
 	case_full "a link that flaps: no error" carrier_flaps
+	case_full "lost for longer than ARP tries: clients of the CM hear nothing of it" carrier_cm
 	stage_end
 }
 
@@ -42,4 +43,31 @@ carrier_flaps() {
 			ip -n "$NS2" link set "$DEV2" up && sleep 0.05 || return
 	done
 	flow_advances v4 v6 && flow_stop v4 v6
+}
+
+cm_listens() {
+	rdma resource show cm_id | grep -q 'state LISTEN'
+}
+
+ping_beyond() {
+	(($(grep -c '^ping data' "$ROX_TMP/ping") > $1))
+}
+
+# For a neighbour that cannot be resolved the RDMA core reports RDMA_CM_EVENT_UNREACHABLE. That takes 3 s as a rule,
+# here 0.3 s, so that it comes long before the retries of rping end.
+carrier_cm() {
+	local server client count status=0
+	in1 rping -s -a $IP1 -P >"$ROX_TMP/pong" 2>&1 &
+	server=$!
+	soon 10 cm_listens && in2 sysctl -q "net.ipv4.neigh.$DEV2.retrans_time_ms=100" || status=1
+	in2 stdbuf -oL rping -c -v -a $IP1 -C 1000000 >"$ROX_TMP/ping" 2>&1 &
+	client=$!
+	soon 20 ping_beyond 10 && ip -n "$NS1" link set "$DEV1" down && sleep 1.5 &&
+		ip -n "$NS1" link set "$DEV1" up && count=$(grep -c '^ping data' "$ROX_TMP/ping") &&
+		soon 20 ping_beyond $((count + 20)) && ! grep UNREACHABLE "$ROX_TMP/ping" || status=1
+	tail -n 3 "$ROX_TMP/pong"
+	grep -v '^ping data' "$ROX_TMP/ping"
+	kill -9 $client $server
+	wait $client $server 2>/dev/null
+	return $status
 }
