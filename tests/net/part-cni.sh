@@ -13,7 +13,7 @@ part_cni() {
 	stage_end
 }
 
-CNI_POD=cnipod CNI_FAR=cnifar CNI_DEV=cni0 CNI_PEER=cni1
+CNI_POD=cnipod CNI_FAR=cnifar CNI_HOST=cnihost CNI_DEV=cni0 CNI_PEER=cni1
 
 cni_stage() {
 	local name
@@ -24,7 +24,7 @@ cni_stage() {
 
 cni_clear() {
 	local name status=0
-	for name in $CNI_POD $CNI_FAR; do
+	for name in $CNI_POD $CNI_FAR $CNI_HOST; do
 		[[ ! -e /run/netns/$name ]] || ip netns delete $name || status=1
 	done
 	ip link delete $CNI_DEV 2>/dev/null
@@ -104,19 +104,16 @@ cni_in_use() {
 	cni_talks $CNI_POD && cni_end
 }
 
-# The pod's name for the first namespace is its path.
+# The first namespace gets a name for this.
 cni_back() {
-	cni_begin && cni_netdev && cni_device && cni_arrived &&
-		run_limited 8 ip -n $CNI_POD link set $CNI_DEV netns 1 &&
-		run_limited 8 ip netns exec $CNI_POD rdma dev set cnirox netns /proc/1/ns/net &&
+	local status=0
+	ip netns attach $CNI_HOST 1 && cni_begin && cni_netdev && cni_device && cni_arrived &&
+		run_limited 8 ip -n $CNI_POD link set $CNI_DEV netns $CNI_HOST &&
+		run_limited 8 ip netns exec $CNI_POD rdma dev set cnirox netns $CNI_HOST &&
 		soon 5 cni_here && ip link set $CNI_DEV up && ip address add 10.40.0.1/24 dev $CNI_DEV &&
-		cni_talks_here && ip netns delete $CNI_POD && ip link delete $CNI_DEV &&
-		soon 10 rdma_gone cnirox && soon 10 rdma_gone cnifarrox
-}
-
-cni_talks_here() {
-	ip netns attach cnihost 1 && soon 10 cni_has_gid cnihost 10.40.0.1 && cni_talks cnihost
-	local status=$?
-	ip netns delete cnihost
+		soon 10 cni_has_gid $CNI_HOST 10.40.0.1 && cni_talks $CNI_HOST &&
+		ip netns delete $CNI_POD && ip link delete $CNI_DEV &&
+		soon 10 rdma_gone cnirox && soon 10 rdma_gone cnifarrox || status=1
+	ip netns delete $CNI_HOST
 	return $status
 }
