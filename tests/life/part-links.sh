@@ -180,7 +180,7 @@ frames_dummy() {
 	netdev_make dummy && link_here life0 &&
 		ip neighbour add 10.9.9.2 lladdr 02:00:00:00:00:99 nud permanent dev life0 || status=1
 	before=$(link_sent roxl) frames=$(frame_bytes life0 tx)
-	timeout 6 rping -c -a 10.9.9.2 -C 1 >"$ROX_TMP/rping" 2>&1
+	timeout $((6 * ROX_PATIENCE / 3)) rping -c -a 10.9.9.2 -C 1 >"$ROX_TMP/rping" 2>&1
 	((before = $(link_sent roxl) - before, frames = $(frame_bytes life0 tx) - frames))
 	echo "the link has sent $before bytes, life0 has counted $frames; rping: $(tail -n 1 "$ROX_TMP/rping")"
 	((before >= 256 && frames > before)) || status=1
