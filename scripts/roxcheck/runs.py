@@ -132,12 +132,13 @@ class Run:
             results.fail("its kernel, or the module for it, could not be built")
             return results
         results = self._once(values, output)
-        if not results.never_began or self.ended:
-            return results
-        again = self._once(values, output)
-        again.booted_again += results.booted_again + 1
-        again.cpu += results.cpu
-        return again
+        if results.never_began and not self.ended:
+            before, results = results, self._once(values, output)
+            results.booted_again += before.booted_again + 1
+            results.cpu += before.cpu
+        self.results = results
+        self.watch()
+        return results
 
     def _once(self, values, output):
         self.results = results = Results(self.row.label)
@@ -163,9 +164,10 @@ class Run:
         with self._lock:
             self._pid, self._over = None, True
         _, status, usage = os.wait4(process.pid, 0)
+        # Nobody is to see a failure of what is run once more.
+        self.results = None
         if not self.ended:
             results.finish(os.waitstatus_to_exitcode(status))
-        self.watch()
         results.cpu = usage.ru_utime + usage.ru_stime
         self.seconds = time.monotonic() - began
         output.end(self, f"=== {results.group}: {summary([results])}, {self.seconds:.0f} s, "

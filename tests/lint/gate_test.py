@@ -4,6 +4,7 @@
 import io
 import json
 import os
+import tempfile
 import time
 import unittest
 import unittest.mock
@@ -158,6 +159,21 @@ class StopEarly(Tries):
         self.assertEqual([True, True], [run.ended for run in results])
         # What it has not come to is no failure of its own.
         self.assertEqual((1, []), (results[rows[0]].passed, results[rows[0]].failed))
+
+
+    def test_a_guest_that_did_not_boot_ends_nobody(self):
+        with tempfile.TemporaryDirectory() as folder:
+            boots = ["bash", "-c", f"mkdir {folder}/tried && exit 125; echo ok 1 - x; echo 1..1"]
+            waits = ["bash", "-c", f"until [[ -e {folder}/tried ]]; do :; done; sleep 1; echo ok 1 - y; echo 1..1"]
+            with unittest.mock.patch("roxcheck.runs.command_of",
+                                     lambda row, case: waits if row.group == "net" else boots):
+                rows = Run(replace(ROW, group="net")), Run(ROW), Run(ROW)
+                with redirect_stdout(io.StringIO()):
+                    results, _ = again.until_red(rows, Places(2), dict(os.environ), Output())
+        self.assertEqual(3, len(results))
+        self.assertEqual([False] * 3, [run.ended for run in results])
+        self.assertEqual([1, 1, 1], [result.passed for result in results.values()])
+        self.assertEqual(1, results[rows[1]].booted_again)
 
 
 SLOW = ["bash", "-c", "echo ok 1 - x; exec sleep 120"]
