@@ -99,6 +99,8 @@ public:
 
     uint32_t abi_version = ROX_ABI_VERSION;
     uint32_t next_ah = 0x700;
+    /// Of the AH that was created last.
+    uint8_t last_sgid_index = 0;
     uint32_t cq_request_flags = 0;          // rox_create_cq_req of the last CQ
     uint64_t cq_wc_flags = 0;               // that libibverbs was told for it
     std::vector<int> srq_masks;             // of every modify

@@ -280,6 +280,27 @@ TEST_F(ObjectTest, AhKeepsTheKernelsNumber)
     EXPECT_EQ(ops->dealloc_pd(pd), 0);
 }
 
+/* A completion says which entry it means where several have the address that a datagram came to. */
+TEST_F(ObjectTest, AhFromACompletionHasItsGid)
+{
+    ibv_pd *pd = ops->alloc_pd(context);
+    ibv_ah_attr attr = {};
+    const auto index_of = [&](uint8_t first, uint8_t meant) {
+        attr.is_global = 1;
+        attr.grh.sgid_index = first;
+        attr.src_path_bits = meant;
+        ibv_ah *ah = ops->create_ah(pd, &attr);
+        EXPECT_NE(ah, nullptr);
+        EXPECT_EQ(ops->destroy_ah(ah), 0);
+        return kernel.last_sgid_index;
+    };
+
+    EXPECT_EQ(index_of(2, 0), 2);
+    EXPECT_EQ(index_of(2, 5), 5);
+    EXPECT_EQ(index_of(2, 4), 2) << "entry 4 has another address";
+    EXPECT_EQ(ops->dealloc_pd(pd), 0);
+}
+
 /* What is null is libibverbs' own; these are needed by programs. */
 TEST_F(ObjectTest, EveryOperationOfTheIssueIsThere)
 {
