@@ -70,6 +70,26 @@ static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
 	return 0;
 }
 
+static void rox_read_nak(struct rox_qp *qp, u32 psn)
+{
+	rox_qp_count(qp, ROX_CNT_RESP_REM_ACCESS);
+	rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_ACCESS, psn);
+}
+
+/*
+ * The MR was deregistered or invalidated, or the SRQ destroyed, after the check. The requester of a
+ * duplicate may have all responses. Then it ignores the NAK, and the connection goes on.
+ */
+static void rox_read_failed(struct rox_qp *qp)
+{
+	struct rox_read_job *job = &qp->recv.read;
+
+	job->active = false;
+	rox_read_nak(qp, job->psn);
+	if (!job->duplicate)
+		rox_qp_fail(qp, IB_EVENT_QP_ACCESS_ERR);
+}
+
 int rox_read_responses(struct rox_qp *qp, int bursts)
 {
 	struct rox_read_job *job = &qp->recv.read;
@@ -98,11 +118,7 @@ int rox_read_responses(struct rox_qp *qp, int bursts)
 			break;
 		}
 		if (unlikely(err)) {
-			/* The MR was deregistered or invalidated after the check. */
-			job->active = false;
-			rox_qp_count(qp, ROX_CNT_RESP_REM_ACCESS);
-			rox_nak_send(qp, ROX_AETH_NAK | ROX_NAK_REM_ACCESS, job->psn);
-			rox_qp_fail(qp, IB_EVENT_QP_ACCESS_ERR);
+			rox_read_failed(qp);
 			break;
 		}
 		if (job->sent == job->npkts)
@@ -130,12 +146,14 @@ static bool rox_read_allowed(struct rox_qp *qp, u32 rkey, u64 va, u32 len, bool 
 	return true;
 }
 
-static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn, bool odp)
+static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn, bool odp,
+			   bool duplicate)
 {
 	struct rox_read_job *job = &qp->recv.read;
 
 	job->active = true;
 	job->odp = odp;
+	job->duplicate = duplicate;
 	job->psn = pkt->bth.psn;
 	job->sent = 0;
 	job->len = pkt->ext.reth.len;
@@ -178,7 +196,7 @@ enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (!rox_read_allowed(qp, pkt->ext.reth.rkey, pkt->ext.reth.va, pkt->ext.reth.len, &odp))
 		return ROX_V_REM_ACCESS;
 	recv->msn = rox_psn_add(recv->msn, 1);
-	rox_read_start(qp, pkt, recv->msn, odp);
+	rox_read_start(qp, pkt, recv->msn, odp, false);
 	res = rox_res_new(qp, pkt);
 	res->npkts = recv->read.npkts;
 	res->rkey = pkt->ext.reth.rkey;
@@ -367,16 +385,19 @@ static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	u64 skipped;
 	bool odp;
 
-	/* XRC: without a PD the SRQ is gone. */
-	if (!res || !qp->recv.pd)
+	if (!res)
 		return;
 	skipped = (u64)((pkt->bth.psn - res->first_psn) & ROX_PSN_MASK) * qp->mtu;
 	if (pkt->ext.reth.rkey != res->rkey || pkt->ext.reth.va != res->va + skipped ||
 	    skipped + pkt->ext.reth.len > res->len)
 		return;
 	rox_tx_missing(&qp->ep, &qp->path, &qp->recv.side.sender, pkt->bth.psn);
-	if (rox_read_allowed(qp, res->rkey, pkt->ext.reth.va, pkt->ext.reth.len, &odp))
-		rox_read_start(qp, pkt, res->msn, odp);
+	/* XRC: without a PD the SRQ is gone. */
+	if (qp->recv.pd &&
+	    rox_read_allowed(qp, res->rkey, pkt->ext.reth.va, pkt->ext.reth.len, &odp))
+		rox_read_start(qp, pkt, res->msn, odp, true);
+	else
+		rox_read_nak(qp, pkt->bth.psn);
 }
 
 void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt)

@@ -388,6 +388,7 @@ struct rox_rd_res {
  * struct rox_read_job - READ responses that are being sent
  * @active: responses are being sent
  * @odp: the memory is on demand
+ * @duplicate: they were sent before, and may have arrived
  * @psn: PSN of the next response packet
  * @npkts: packets of the whole response
  * @sent: packets sent
@@ -399,6 +400,7 @@ struct rox_rd_res {
 struct rox_read_job {
 	bool active;
 	bool odp;
+	bool duplicate;
 	u32 psn;
 	u32 npkts;
 	u32 sent;
