@@ -33,6 +33,7 @@
 #include <linux/cgroup.h>
 #include <linux/kthread.h>
 #include <linux/llist.h>
+#include <linux/math64.h>
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
@@ -47,8 +48,14 @@
 #define ROX_WAITS_FOR_A_TURN 4ULL
 /* Polls of the indices for each reading of the clock. */
 #define ROX_SPIN_LOOKS 8
-/* Longest time without calling the scheduler where kernel code is not preempted. */
+/*
+ * Longest time without calling the scheduler where kernel code is not preempted and no task waits.
+ * Where sending is slow, a stint lasts until each queue had work so many times, but not longer than
+ * ROX_STINT_MOST_NS.
+ */
 #define ROX_STINT_NS (2 * NSEC_PER_MSEC)
+#define ROX_STINT_ROUNDS 4ULL
+#define ROX_STINT_MOST_NS (50 * NSEC_PER_MSEC)
 /*
  * Delay before the next start after a start in vain, when no CPU was idle. It doubles each time,
  * up to ROX_ENGINE_RESTS times.
@@ -57,10 +64,11 @@
 #define ROX_ENGINE_RESTS 4U
 /* Maximum number of queues of an engine. More queues delay each post more. */
 #define ROX_ENGINE_QUEUES 64
-/* One of this many doorbells is timed. */
+/* One of this many doorbells is timed, and the first one of a spell. */
 #define ROX_RINGS_TIMED 8
-/* With fewer doorbells in a jiffy no engine starts, however long they take. */
+/* With fewer doorbells in a spell no engine starts, however long they take. */
 #define ROX_RINGS_LEAST 4
+#define ROX_JIFFY_NS (NSEC_PER_SEC / HZ)
 
 /* Time without work before the thread goes to the root cgroup. */
 #define ROX_ENGINE_HOME HZ
@@ -79,9 +87,11 @@
  * @leaving: number of QPs that are being destroyed and wait for @lock
  * @awake: the thread polls
  * @end: end of the stint, in ktime ns
- * @rings: doorbells on this CPU in the jiffy @since
+ * @stint_ns: how long a stint lasts
+ * @rings: doorbells on this CPU in the spell that began in the jiffy @since
  * @since: see @rings
- * @ring_ns: duration of the last doorbell that was timed
+ * @ring_ns: duration of a doorbell: of the last two that were timed the shorter one
+ * @ring_last_ns: duration of the last one
  * @rest: earliest time of the next start, in jiffies
  * @vain: number of starts in vain in a row
  */
@@ -98,9 +108,11 @@ struct rox_engine {
 	atomic_t leaving;
 	bool awake;
 	u64 end;
+	u64 stint_ns;
 	u32 rings;
 	unsigned long since;
 	u32 ring_ns;
+	u32 ring_last_ns;
 	unsigned long rest;
 	unsigned int vain;
 };
@@ -244,12 +256,12 @@ static void rox_engine_admit(struct rox_engine *engine)
 	list_splice_tail(&taken, &engine->watches);
 }
 
-/* Polls each queue once, while time is left. Return: true if one had work. */
-static bool rox_engine_look(struct rox_engine *engine)
+/* Polls each queue once, while time is left. Return: the number of those that had work. */
+static unsigned int rox_engine_look(struct rox_engine *engine)
 {
 	struct rox_watch *watch, *next;
 	struct rox_qp *qp;
-	bool found = false;
+	unsigned int found = 0;
 
 	list_for_each_entry_safe(watch, next, &engine->watches, entry) {
 		qp = rox_watch_qp(watch);
@@ -258,7 +270,7 @@ static bool rox_engine_look(struct rox_engine *engine)
 			if (!watch->more)
 				rox_watch_forget(engine, watch);
 		} else if (watch->more || READ_ONCE(qp->sq.ctrl->producer) != watch->seen) {
-			found |= rox_watch_turn(watch);
+			found += rox_watch_turn(watch);
 		} else {
 			continue;
 		}
@@ -302,12 +314,12 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 	u64 now = ktime_get_ns();
 	u64 until = now + rox_engine_patience(engine, 0);
 	u64 before;
-	bool found;
+	unsigned int found;
 	int looks;
 
 	if (!rox_engine_may_stay(engine))
 		return ROX_STINT_VAIN;
-	engine->end = now + ROX_STINT_NS;
+	engine->end = now + engine->stint_ns;
 	rox_engine_begin(engine, &engine->watches);
 	while (!list_empty(&engine->watches)) {
 		found = rox_engine_look(engine);
@@ -317,8 +329,12 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 		}
 		before = now;
 		now = ktime_get_ns();
-		if (found)
+		if (found) {
 			until = now + rox_engine_patience(engine, now - before);
+			engine->stint_ns = clamp_t(u64, ROX_STINT_ROUNDS * engine->count *
+						   div_u64(now - before, found),
+						   ROX_STINT_NS, ROX_STINT_MOST_NS);
+		}
 		if (now >= engine->end)
 			return ROX_STINT_WHOLE;
 		if (!rox_engine_may_stay(engine) || atomic_read(&engine->leaving))
@@ -511,23 +527,50 @@ static void rox_engine_start(struct rox_engine *engine)
 
 /* ---- doorbells ---- */
 
+/*
+ * For how many jiffies doorbells are counted: one, or as many as ROX_RINGS_LEAST doorbells take. On
+ * slow machines (emulation, debug kernels) a jiffy may have less than that.
+ */
+static unsigned long rox_rings_spell(const struct rox_engine *engine)
+{
+	return 1 + ROX_RINGS_LEAST * READ_ONCE(engine->ring_ns) / ROX_JIFFY_NS;
+}
+
+static bool rox_rings_spell_lasts(const struct rox_engine *engine)
+{
+	return jiffies - READ_ONCE(engine->since) < rox_rings_spell(engine);
+}
+
 u64 rox_engine_clock(const struct rox_qp *qp)
 {
 	const struct rox_engine *engine = raw_cpu_ptr(qp->engines->cpu);
 
-	if (READ_ONCE(engine->awake) || READ_ONCE(engine->rings) % ROX_RINGS_TIMED)
+	if (READ_ONCE(engine->awake) ||
+	    (READ_ONCE(engine->rings) % ROX_RINGS_TIMED && rox_rings_spell_lasts(engine)))
 		return 0;
 	return ktime_get_ns();
 }
 
+static void rox_rings_time(struct rox_engine *engine, u64 begin)
+{
+	u32 took = min_t(u64, ktime_get_ns() - begin, ROX_JIFFY_NS);
+
+	/* One that was interrupted tells nothing. */
+	WRITE_ONCE(engine->ring_ns, min(took, READ_ONCE(engine->ring_last_ns)));
+	WRITE_ONCE(engine->ring_last_ns, took);
+}
+
 /*
  * Is an engine worth while? Doorbells are frequent if one comes at least every half of spin_us.
- * They are slow if they take more than half of the time of a jiffy.
+ * They are slow if they take more than half of the time of a spell.
  */
-static bool rox_rings_wake(const struct rox_engine *engine, u32 rings, u32 ring_ns)
+static bool rox_rings_wake(const struct rox_engine *engine, u32 rings)
 {
-	return rings * rox_engine_spin_us(engine) > 2 * (USEC_PER_SEC / HZ) ||
-	       (rings >= ROX_RINGS_LEAST && (u64)rings * ring_ns > NSEC_PER_SEC / HZ / 2);
+	unsigned long spell = rox_rings_spell(engine);
+
+	return rings * rox_engine_spin_us(engine) > 2 * spell * (USEC_PER_SEC / HZ) ||
+	       (rings >= ROX_RINGS_LEAST &&
+		(u64)rings * READ_ONCE(engine->ring_ns) > spell * ROX_JIFFY_NS / 2);
 }
 
 /*
@@ -540,14 +583,14 @@ static bool rox_engine_wakes(struct rox_engine *engine, u64 begin)
 	unsigned long now = jiffies;
 	u32 rings = 0;
 
-	if (READ_ONCE(engine->since) == now)
+	if (rox_rings_spell_lasts(engine))
 		rings = READ_ONCE(engine->rings);
 	else
 		WRITE_ONCE(engine->since, now);
 	WRITE_ONCE(engine->rings, ++rings);
 	if (begin)
-		WRITE_ONCE(engine->ring_ns, min_t(u64, ktime_get_ns() - begin, NSEC_PER_SEC / HZ));
-	if (likely(!rox_rings_wake(engine, rings, READ_ONCE(engine->ring_ns))))
+		rox_rings_time(engine, begin);
+	if (likely(!rox_rings_wake(engine, rings)))
 		return false;
 	WRITE_ONCE(engine->rings, 0);
 	return num_online_cpus() > 1 && current->nr_cpus_allowed > 1 &&
@@ -600,6 +643,7 @@ static void rox_engine_init(struct rox_engine *engine, struct rox_engines *of)
 	mutex_init(&engine->lock);
 	INIT_LIST_HEAD(&engine->watches);
 	init_llist_head(&engine->joining);
+	engine->stint_ns = ROX_STINT_NS;
 	engine->rest = jiffies;
 }
 
