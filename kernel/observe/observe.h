@@ -52,7 +52,7 @@ enum rox_counter {
 	ROX_CNT_RX_ATOMIC_REQ,		/* rx_atomic_requests */
 	ROX_CNT_OUT_OF_BUFFER,		/* out_of_buffer: RNR for lack of a receive WQE */
 	ROX_CNT_OUT_OF_SEQUENCE,	/* out_of_sequence */
-	ROX_CNT_RX_EARLY,		/* early requests stored until their turn */
+	ROX_CNT_RX_EARLY,		/* packets that came early, stored until their turn */
 	ROX_CNT_DUPLICATE_REQ,		/* duplicate_request */
 	ROX_CNT_RNR_NAK_SENT,
 	ROX_CNT_RNR_NAK_RETRY_ERR,	/* rnr_nak_retry_err: RNR NAKs received */

@@ -132,7 +132,8 @@ TRACE_EVENT(rox_retry,
 	),
 	TP_printk("qpn=%u from psn=%u cause=%s retries left=%u", __entry->qpn, __entry->psn,
 		  __print_symbolic(__entry->kind, { 0, "timeout" }, { 1, "sequence NAK" },
-				   { 2, "RNR NAK" }, { 3, "implied NAK" }),
+				   { 2, "RNR NAK" }, { 3, "implied NAK" },
+				   { 4, "missing response" }),
 		  __entry->left)
 );
 

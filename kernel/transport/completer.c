@@ -211,17 +211,30 @@ static void rox_implied_nak(struct rox_qp *qp, u32 psn)
 	rox_retry_go_back(qp, ROX_RETRY_IMPLIED);
 }
 
+/*
+ * The response una is missing. @pkt shows that the peer has executed all requests up to @executed.
+ * Loopback loses responses only for want of memory.
+ */
+static void rox_comp_missing(struct rox_qp *qp, const struct rox_pkt *pkt, u32 executed)
+{
+	if (pkt->skb && !pkt->burst)
+		rox_holes_note(qp, pkt, executed);
+	else
+		rox_implied_nak(qp, pkt->bth.psn);
+}
+
 static void rox_comp_nak(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	u32 psn = pkt->bth.psn;
+	bool missing;
 
 	/* If a response before @psn is missing, retransmission begins with it. */
-	if (rox_psn_diff(psn, qp->send.una) > 0)
-		rox_ack_through(qp, rox_psn_add(psn, ROX_PSN_MASK));
+	missing = rox_psn_diff(psn, qp->send.una) > 0 &&
+		  !rox_ack_through(qp, rox_psn_add(psn, ROX_PSN_MASK));
 	switch (pkt->ext.aeth.syndrome & ROX_AETH_VALUE) {
 	case ROX_NAK_PSN_SEQ:
 		rox_qp_count(qp, ROX_CNT_PACKET_SEQ_ERR);
-		rox_retry_go_back(qp, ROX_RETRY_SEQ_NAK);
+		rox_retry_go_back(qp, missing ? ROX_RETRY_IMPLIED : ROX_RETRY_SEQ_NAK);
 		break;
 	case ROX_NAK_INV_REQ:
 		rox_qp_count(qp, ROX_CNT_REQ_REM_INV_REQ);
@@ -251,7 +264,7 @@ static void rox_comp_ack(struct rox_qp *qp, const struct rox_pkt *pkt)
 	case ROX_AETH_ACK:
 		rox_credits(qp, pkt);
 		if (!rox_ack_through(qp, pkt->bth.psn))
-			rox_implied_nak(qp, pkt->bth.psn);
+			rox_comp_missing(qp, pkt, pkt->bth.psn);
 		break;
 	case ROX_AETH_RNR:
 		rox_qp_count(qp, ROX_CNT_RNR_NAK_RETRY_ERR);
@@ -283,7 +296,7 @@ static struct rox_swqe *rox_comp_expect(struct rox_qp *qp, const struct rox_pkt 
 	/* The response acknowledges all requests before it. */
 	if (rox_psn_diff(pkt->bth.psn, send->una) > 0 &&
 	    !rox_ack_through(qp, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK))) {
-		rox_implied_nak(qp, pkt->bth.psn);
+		rox_comp_missing(qp, pkt, rox_psn_add(pkt->bth.psn, ROX_PSN_MASK));
 		return NULL;
 	}
 	wqe = rox_tail_wqe(qp);
@@ -428,6 +441,14 @@ static void rox_comp_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_tail_done(qp);
 }
 
+/* A fatal NAK has waited for responses to older requests. Have they come? */
+static void rox_comp_refused_now(struct rox_qp *qp)
+{
+	if (unlikely(qp->send.waits == ROX_WAIT_REFUSED) && rox_can_send(qp) &&
+	    rox_owner_of(qp, qp->send.refused_psn) == rox_tail_wqe(qp))
+		rox_comp_refused(qp);
+}
+
 void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_send *send = &qp->send;
@@ -461,9 +482,7 @@ void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
 		break;
 	}
-	if (unlikely(send->waits == ROX_WAIT_REFUSED) && rox_can_send(qp) &&
-	    rox_owner_of(qp, send->refused_psn) == rox_tail_wqe(qp))
-		rox_comp_refused(qp);
+	rox_comp_refused_now(qp);
 }
 
 /* Joins the packets of the frame that continue @pkt, if it is the expected response to a READ. */
@@ -485,7 +504,7 @@ static inline void rox_comp_join(struct rox_qp *qp, struct rox_rx *rx, struct ro
 					 (chunk - pos % chunk) * qp->mtu));
 }
 
-void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb)
+static void rox_comp_walk(struct rox_qp *qp, struct sk_buff *skb)
 {
 	struct rox_rx rx;
 	struct rox_pkt pkt;
@@ -495,5 +514,33 @@ void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb)
 	while (rox_can_send(qp) && rox_rx_next(&rx, &pkt)) {
 		rox_comp_join(qp, &rx, &pkt);
 		rox_comp_packet(qp, &pkt);
+		if (rox_holes_seen(qp) && rox_can_send(qp))
+			rox_holes_keep(qp, &pkt, rx.index - 1);
 	}
+}
+
+void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb)
+{
+	rox_comp_walk(qp, skb);
+	rox_comp_turn(qp);
+}
+
+/* What later responses and ACKs have shown counts as soon as the responses before have come. */
+void rox_comp_early(struct rox_qp *qp)
+{
+	struct rox_holes *holes = &qp->send.holes;
+	struct sk_buff *skb;
+
+	do {
+		if (!rox_can_send(qp))
+			return;
+		if (holes->executed && rox_ack_through(qp, holes->executed_psn))
+			holes->executed = false;
+		rox_comp_refused_now(qp);
+		if (!rox_can_send(qp) || !rox_response_due(qp))
+			return;
+		skb = rox_early_take(qp, &qp->send.early);
+		rox_comp_walk(qp, skb);
+		consume_skb(skb);
+	} while (rox_side_has_room(&qp->send.side));
 }

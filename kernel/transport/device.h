@@ -59,7 +59,7 @@ struct rox_qp_slot;
  * @cc: congestion control of its QPs
  * @cc_of_dscp: algorithm of new connections by DSCP; NULL: that of @cc
  * @cm_asked: QPs by the communication ID of the REQ that the CM has sent for them (cm.c)
- * @early_bytes: memory of the early requests that its QPs store
+ * @early_bytes: memory of the packets that came early and that its QPs store
  * @held_bytes: memory of the frames for sides that wait for pages on demand
  * @port_lock: protects @port_up and @mtu
  * @port_up: port state that was last announced by an event

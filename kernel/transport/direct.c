@@ -218,7 +218,7 @@ static bool rox_recv_direct(struct rox_qp *qp, const struct rox_pkt *pkt)
 	/* If the sender sends more at once, the last of these requests is acknowledged. */
 	if (recv->ack_due && !recv->read.active && !pkt->burst->more && rox_can_receive(qp))
 		rox_ack_direct(qp, rox_ep_qp(pkt->burst->from));
-	if (recv->read.active || rox_early_due(qp))
+	if (recv->read.active || rox_request_due(qp))
 		set_bit(ilog2(ROX_WORK_RUN), &recv->side.pending);
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_leave(qp);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit: early requests: which packets of a frame are stored, the limits, and that all are freed.
+ * KUnit: packets that come early: which packets of a frame are stored, the limits, and that all are
+ * freed.
  */
 #include "internal.h"
 #include "../kunit/fixture.h"
@@ -18,18 +19,17 @@ static struct sk_buff *frame(struct kunit *test, u32 bytes)
 }
 
 /* Gives packet @index of @skb to @qp, @ahead of the expected PSN. */
-static enum rox_early keep(struct rox_qp *qp, struct sk_buff *skb, u32 index, u32 ahead)
+static enum rox_early_is keep(struct rox_qp *qp, struct sk_buff *skb, u32 index, u32 ahead)
 {
 	struct rox_pkt pkt = {
 		.bth.psn = rox_psn_add(qp->recv.epsn, ahead),
 		.npkts = 1,
 		.skb = skb,
 	};
-	enum rox_early early;
+	enum rox_early_is early;
 
-	qp->recv.rx.index = index + 1;
 	local_bh_disable();
-	early = rox_early_keep(qp, &pkt);
+	early = rox_early_keep(qp, &qp->recv.early, qp->recv.epsn, &pkt, index);
 	local_bh_enable();
 	return early;
 }
@@ -51,8 +51,8 @@ static void expect_due(struct kunit *test, struct rox_qp *qp, const struct sk_bu
 {
 	struct sk_buff *taken;
 
-	KUNIT_ASSERT_TRUE(test, rox_early_due(qp));
-	taken = rox_early_take(qp);
+	KUNIT_ASSERT_TRUE(test, rox_request_due(qp));
+	taken = rox_early_take(qp, &qp->recv.early);
 	KUNIT_EXPECT_PTR_EQ(test, taken->head, skb->head);
 	KUNIT_EXPECT_EQ(test, rox_skb_cb(taken)->first, first);
 	KUNIT_EXPECT_EQ(test, rox_skb_cb(taken)->count, count);
@@ -70,31 +70,56 @@ static void packets_of_a_frame_are_kept_in_runs(struct kunit *test)
 
 	for (i = 0; i < 6; i++)
 		KUNIT_EXPECT_EQ(test, keep(qp, a, i, 20 + i), ROX_EARLY_KEPT);
-	KUNIT_EXPECT_EQ(test, qp->recv.early_bytes, 10000);
+	KUNIT_EXPECT_EQ(test, qp->recv.early.bytes, 10000);
 	/* Another frame; not the next packet; not the next PSN. */
 	KUNIT_EXPECT_EQ(test, keep(qp, b, 6, 26), ROX_EARLY_KEPT);
 	KUNIT_EXPECT_EQ(test, keep(qp, b, 8, 27), ROX_EARLY_KEPT);
 	KUNIT_EXPECT_EQ(test, keep(qp, b, 9, 29), ROX_EARLY_KEPT);
-	KUNIT_EXPECT_EQ(test, qp->recv.early_bytes, 11500);
+	KUNIT_EXPECT_EQ(test, qp->recv.early.bytes, 11500);
 	for (i = 20; i < 28; i++)
 		KUNIT_EXPECT_EQ(test, keep(qp, b, i, i), ROX_EARLY_REPEATED);
 	KUNIT_EXPECT_EQ(test, keep(qp, b, 0, 2), ROX_EARLY_KEPT);
 
-	KUNIT_EXPECT_FALSE(test, rox_early_due(qp));
+	KUNIT_EXPECT_FALSE(test, rox_request_due(qp));
 	qp->recv.epsn = rox_psn_add(qp->recv.epsn, 2);
 	expect_due(test, qp, b, 0, 1);
-	KUNIT_EXPECT_FALSE(test, rox_early_due(qp));
+	KUNIT_EXPECT_FALSE(test, rox_request_due(qp));
 	/* The first three packets of the frame have arrived again and were executed. */
 	qp->recv.epsn = rox_psn_add(FIRST_PSN, 23);
 	expect_due(test, qp, a, 3, 3);
 	expect_due(test, qp, b, 6, 1);
 	/* And the next one. */
 	qp->recv.epsn = rox_psn_add(FIRST_PSN, 28);
-	KUNIT_EXPECT_FALSE(test, rox_early_due(qp));
-	KUNIT_EXPECT_EQ(test, qp->recv.early_bytes, 500);
-	rox_early_purge(qp);
-	KUNIT_EXPECT_EQ(test, qp->recv.early_bytes, 0);
+	KUNIT_EXPECT_FALSE(test, rox_request_due(qp));
+	KUNIT_EXPECT_EQ(test, qp->recv.early.bytes, 500);
+	rox_early_purge(qp, &qp->recv.early);
+	KUNIT_EXPECT_EQ(test, qp->recv.early.bytes, 0);
 	KUNIT_EXPECT_EQ(test, atomic_read(&qp->dev->early_bytes), 0);
+	kfree_skb(a);
+	kfree_skb(b);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+static void gaps_are_found(struct kunit *test)
+{
+	struct rox_qp *qp = responder(test);
+	struct rox_early *early = &qp->recv.early;
+	struct sk_buff *a = frame(test, 500), *b = frame(test, 500);
+	u32 i;
+
+	KUNIT_EXPECT_EQ(test, rox_early_next_gap(early, FIRST_PSN), FIRST_PSN);
+	for (i = 0; i < 20; i++)
+		KUNIT_EXPECT_EQ(test, keep(qp, a, i, 3 + i), ROX_EARLY_KEPT);
+	KUNIT_EXPECT_EQ(test, keep(qp, b, 0, 23), ROX_EARLY_KEPT);
+	KUNIT_EXPECT_EQ(test, keep(qp, b, 1, 25), ROX_EARLY_KEPT);
+	KUNIT_EXPECT_EQ(test, rox_early_next_gap(early, FIRST_PSN + 2), FIRST_PSN + 2);
+	KUNIT_EXPECT_EQ(test, rox_early_next_gap(early, FIRST_PSN + 3),
+			rox_psn_add(FIRST_PSN, 24));
+	KUNIT_EXPECT_EQ(test, rox_early_next_gap(early, rox_psn_add(FIRST_PSN, 22)),
+			rox_psn_add(FIRST_PSN, 24));
+	KUNIT_EXPECT_EQ(test, rox_early_next_gap(early, rox_psn_add(FIRST_PSN, 25)),
+			rox_psn_add(FIRST_PSN, 26));
+	rox_early_purge(qp, early);
 	kfree_skb(a);
 	kfree_skb(b);
 	ib_destroy_qp(&qp->ibqp);
@@ -119,7 +144,7 @@ static void what_is_kept_has_its_limits(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, atomic_read(&f->dev->early_bytes), ROX_EARLY_DEV_BYTES);
 	KUNIT_EXPECT_EQ(test, keep(qps[fits], tiny, 0, 1), ROX_EARLY_LOST);
-	KUNIT_EXPECT_EQ(test, qps[fits]->recv.early_bytes, 0);
+	KUNIT_EXPECT_EQ(test, qps[fits]->recv.early.bytes, 0);
 	ib_destroy_qp(&qps[0]->ibqp);
 	KUNIT_EXPECT_EQ(test, keep(qps[fits], tiny, 0, 1), ROX_EARLY_KEPT);
 	for (i = 1; i <= fits; i++)
@@ -131,6 +156,7 @@ static void what_is_kept_has_its_limits(struct kunit *test)
 
 static struct kunit_case rox_early_cases[] = {
 	KUNIT_CASE(packets_of_a_frame_are_kept_in_runs),
+	KUNIT_CASE(gaps_are_found),
 	KUNIT_CASE(what_is_kept_has_its_limits),
 	{}
 };

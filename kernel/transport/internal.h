@@ -34,8 +34,8 @@
 #define ROX_HELD_QP_BYTES	ROX_WINDOW_BYTES
 #define ROX_HELD_DEV_BYTES	SZ_64M
 /*
- * Limits of early requests: distance from the expected PSN, and memory of the frames of a QP and
- * of all QPs of a device.
+ * Limits of packets that come early: distance from the expected PSN, and memory of the frames of a
+ * side and of all sides of a device.
  */
 #define ROX_EARLY_PSNS		4096
 #define ROX_EARLY_QP_BYTES	((u32)SZ_2M)
@@ -53,6 +53,7 @@ enum rox_retry_cause {
 	ROX_RETRY_SEQ_NAK,
 	ROX_RETRY_RNR,
 	ROX_RETRY_IMPLIED,
+	ROX_RETRY_RESPONSE,		/* a response is lost, and later ones are kept */
 };
 
 /* ---- cm.c ---- */
@@ -303,6 +304,14 @@ bool rox_send_run(struct rox_qp *qp, unsigned long work);
 struct rox_iter *rox_send_iter_new(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 offset);
 
 /*
+ * Sends one burst of a SEND or WRITE, @most packets at most, from wqe->sent on. @follow: how many
+ * messages may follow in the same frame. Return: 0 or an error of rox_xmit() or rox_fault_ready().
+ */
+int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most, u32 follow);
+/* The same for a WQE that rox_wqe_is_answered(): an ATOMIC, or the rest of a piece of a READ. */
+int rox_xmit_answered(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow);
+
+/*
  * Return: an iterator over the payload of @wqe (at ring index @index) from byte @offset. Ends the
  * previous iterator.
  */
@@ -324,18 +333,11 @@ static inline void rox_send_iter_end(struct rox_qp *qp)
 	qp->send.iter_valid = false;
 }
 
-/*
- * Retransmits up to @most packets of SENDs and WRITEs, from una on. The position of new packets
- * stays.
- * Return: number of packets.
- */
-u32 rox_resend(struct rox_qp *qp, u32 most);
-/* Is the oldest unacknowledged packet one of a SEND or WRITE? */
-bool rox_can_resend(const struct rox_qp *qp);
-
 /* completer.c: process a frame, or one packet, with ACKs or responses */
 void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
 void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
+/* The rest of rox_comp_turn(). */
+void rox_comp_early(struct rox_qp *qp);
 /* ROX_WAIT_REFUSED is over: the fatal NAK takes effect. */
 void rox_comp_refused(struct rox_qp *qp);
 
@@ -416,6 +418,12 @@ void rox_retry_timeout(struct rox_qp *qp);
 /* The peer lacks the packet una: what does that say of the path? See rox_tx_missing(). */
 void rox_retry_missing(struct rox_qp *qp);
 /*
+ * Something is to be retransmitted because of @cause. Uses up a retry, unless NAKs are free. If
+ * none is left, the oldest WQE fails.
+ * Return: false if nothing is to be retransmitted.
+ */
+bool rox_retry_pays(struct rox_qp *qp, enum rox_retry_cause cause);
+/*
  * Retransmits from the oldest unacknowledged packet on, if retries are left. Otherwise the oldest
  * WQE fails.
  */
@@ -481,26 +489,73 @@ void rox_recv_hold(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Drops all received frames, with the early and the held ones. */
 void rox_recv_purge(struct rox_qp *qp);
 
-/* resp_early.c: early requests (RC, XRC) */
-enum rox_early {
+/* early.c: packets that come early (RC, XRC), in recv.early or send.early */
+enum rox_early_is {
 	ROX_EARLY_KEPT,
 	ROX_EARLY_REPEATED,	/* its PSN is stored already */
 	ROX_EARLY_LOST,		/* too far ahead, no memory, or loopback */
 };
 
-/* Stores @pkt, the last packet that was taken from recv.rx. Its PSN is after epsn. */
-enum rox_early rox_early_keep(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* Is the expected packet stored? Drops stored packets that have been executed meanwhile. */
-bool rox_early_first_due(struct rox_qp *qp);
-/* Return: the frame that rox_early_due() has found, for recv.rx. */
-struct sk_buff *rox_early_take(struct rox_qp *qp);
-/* Drops all early requests. */
-void rox_early_purge(struct rox_qp *qp);
+/* Stores @pkt, packet @index of its frame. Its PSN is after @expected. */
+enum rox_early_is rox_early_keep(struct rox_qp *qp, struct rox_early *early, u32 expected,
+				 const struct rox_pkt *pkt, u32 index);
+/* Return: the first PSN from @psn on that is not stored. */
+u32 rox_early_next_gap(struct rox_early *early, u32 psn);
+/* Is the expected packet stored? Drops stored packets that have been processed meanwhile. */
+bool rox_early_first_due(struct rox_qp *qp, struct rox_early *early, u32 expected);
+/* Return: the frame that rox_early_due() has found. */
+struct sk_buff *rox_early_take(struct rox_qp *qp, struct rox_early *early);
+/* Drops all that are stored. */
+void rox_early_purge(struct rox_qp *qp, struct rox_early *early);
 
-/* Is the expected packet an early request that is stored? */
-static inline bool rox_early_due(struct rox_qp *qp)
+static inline bool rox_early_due(struct rox_qp *qp, struct rox_early *early, u32 expected)
 {
-	return unlikely(!RB_EMPTY_ROOT(&qp->recv.early)) && rox_early_first_due(qp);
+	return unlikely(!RB_EMPTY_ROOT(&early->tree)) && rox_early_first_due(qp, early, expected);
+}
+
+/* Is the request that the responder expects stored? */
+static inline bool rox_request_due(struct rox_qp *qp)
+{
+	return rox_early_due(qp, &qp->recv.early, qp->recv.epsn);
+}
+
+/* Is the response that the requester waits for stored? */
+static inline bool rox_response_due(struct rox_qp *qp)
+{
+	return rox_early_due(qp, &qp->send.early, qp->send.una);
+}
+
+/* holes.c: responses that are missing although later ones have come */
+/*
+ * @pkt, packet @index of its frame, shows that the peer has executed all requests up to the PSN
+ * @executed. The response una is missing.
+ */
+void rox_holes_note(struct rox_qp *qp, const struct rox_pkt *pkt, u32 executed);
+/* Keeps the response @pkt, packet @index of its frame, which is not the one that is waited for. */
+void rox_holes_keep(struct rox_qp *qp, const struct rox_pkt *pkt, u32 index);
+/* Go-back-N: all is requested again that has not come. */
+void rox_holes_rewound(struct rox_qp *qp);
+/* The connection begins. */
+void rox_holes_reset(struct rox_qp *qp);
+/* Requests again, when the frames of a run were processed. */
+void rox_holes_settle(struct rox_qp *qp);
+/*
+ * Requests the responses from @from to @to again that are missing. They were requested before.
+ * Return: number of requests. 0 also if pages on demand are missing.
+ */
+u32 rox_holes_fill(struct rox_qp *qp, u32 from, u32 to);
+
+/* Has a later response or ACK shown that the response una is missing? */
+static inline bool rox_holes_seen(const struct rox_qp *qp)
+{
+	return unlikely(qp->send.holes.executed);
+}
+
+/* Processes the responses that came early and whose turn it is. */
+static inline void rox_comp_turn(struct rox_qp *qp)
+{
+	if (rox_holes_seen(qp) || unlikely(!RB_EMPTY_ROOT(&qp->send.early.tree)))
+		rox_comp_early(qp);
 }
 
 /* resp_exec.c: executes SENDs and WRITEs of RC, XRC and UC */

@@ -3,7 +3,7 @@
  * What is retransmitted after a sequence NAK. Peers are of two kinds. One drops requests that
  * come early, as IBTA volume 1, 9.7.5.2.4, has it: it needs all packets from the missing one on
  * (go-back-N, retry.c), and new packets before them are wasted. The other stores early requests,
- * as resp_early.c does. It needs only the packets that are missing, so a few packets from the
+ * as early.c does. It needs only the packets that are missing, so a few packets from the
  * missing one on are retransmitted, while new ones go on. Its next NAK names the next gap.
  *
  * Nothing on the wire says of which kind a peer is, and reserved bits are not ours to use. So a
@@ -85,6 +85,61 @@ void rox_recovery_rewound(struct rox_qp *qp)
 void rox_recovery_lacks(struct rox_qp *qp)
 {
 	qp->send.recovery.lacks = true;
+}
+
+/* ---- retransmission ---- */
+
+/*
+ * Retransmits up to @most packets of @wqe, from una on, that were sent already.
+ * Return: number of packets.
+ */
+static u32 rox_resend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most)
+{
+	u32 from = max(rox_psn_diff(qp->send.una, wqe->first_psn), 0);
+	u32 sent = wqe->sent, to = min(sent, from + most), again;
+
+	wqe->sent = from;
+	while (wqe->sent < to && rox_side_has_room(&qp->send.side) &&
+	       !rox_xmit_message(qp, wqe, index, to - wqe->sent, 0))
+		;
+	again = wqe->sent - from;
+	wqe->sent = sent;
+	rox_qp_count_add(qp, ROX_CNT_RETRANS_PKTS, again);
+	return again;
+}
+
+/* Is it a SEND or WRITE of which packets were sent? */
+static bool rox_wqe_resends(const struct rox_swqe *wqe)
+{
+	return !wqe->status && wqe->sent && !rox_wqe_is_answered(wqe) && !rox_wqe_is_local(wqe);
+}
+
+static bool rox_can_resend(const struct rox_qp *qp)
+{
+	return qp->send.tail != qp->sq.index && qp->send.una != qp->send.psn &&
+	       rox_wqe_resends(rox_swqe_at(qp, qp->send.tail));
+}
+
+static u32 rox_resend(struct rox_qp *qp, u32 most)
+{
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *wqe;
+	u32 i, again, n = 0;
+
+	rox_send_iter_end(qp);
+	send->resending = true;
+	for (i = send->tail; i != qp->sq.index && n < most; i++) {
+		wqe = rox_swqe_at(qp, i);
+		if (!rox_wqe_resends(wqe))
+			break;
+		again = rox_resend_wqe(qp, wqe, i, most - n);
+		if (!again)
+			break;
+		n += again;
+	}
+	send->resending = false;
+	rox_send_iter_end(qp);
+	return n;
 }
 
 /* ---- trials ---- */
@@ -177,7 +232,8 @@ bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
-	if (qp->send.psn != qp->send.max_psn)
+	/* After a timeout nothing is known about the responses after a missing one. */
+	if (qp->send.psn != qp->send.max_psn || !(nak || rox_can_resend(qp)))
 		return false;
 	if (!rec->keeps)
 		return nak && rox_recovery_tries(qp);
@@ -192,6 +248,19 @@ bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 		return true;
 	rox_timer_clear(qp);
 	return true;
+}
+
+/*
+ * The missing packet is a READ or ATOMIC, or its response, and is requested again. The peer keeps
+ * the requests after it, or has executed them.
+ */
+static bool rox_recovery_asks(struct rox_qp *qp, u32 due)
+{
+	const struct rox_recovery *rec = &qp->send.recovery;
+
+	if (due == ROX_GAP_ALL || !(rec->probes ? rox_holes_seen(qp) : rec->keeps))
+		return false;
+	return rox_holes_fill(qp, qp->send.una, qp->send.una);
 }
 
 void rox_recovery_send(struct rox_qp *qp)
@@ -222,6 +291,10 @@ void rox_recovery_send(struct rox_qp *qp)
 		rox_recovery_distrusts(qp);
 	else
 		sent = rox_resend(qp, due);
+	if (!sent && rox_recovery_asks(qp, due)) {
+		rec->timed_at = 0;
+		return;
+	}
 	/*
 	 * The missing packet is a READ's or ATOMIC's, or the peer drops early requests:
 	 * go-back-N.
@@ -248,7 +321,7 @@ u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout, enum rox_wait *what)
 		return wait;
 	}
 	if (rec->probes < ROX_PROBES && rec->waited + wait < timeout &&
-	    rox_can_resend(qp)) {
+	    (rox_can_resend(qp) || rox_holes_seen(qp))) {
 		rec->waited += wait;
 		*what = ROX_WAIT_PROBE;
 		return wait;
@@ -278,7 +351,7 @@ bool rox_recovery_probe(struct rox_qp *qp, enum rox_wait what)
 		return true;
 	}
 	rec->probes++;
-	if (!rec->due && rox_can_resend(qp))
+	if (!rec->due && (rox_can_resend(qp) || rox_holes_seen(qp)))
 		rec->due = 1;
 	return true;
 }

@@ -333,7 +333,7 @@ static void a_gap_that_closes_within_a_run_is_not_told(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, qp->recv.nak_due);
 	comes(qp, skb, 0);
 	KUNIT_EXPECT_FALSE(test, qp->recv.nak_due);
-	rox_early_purge(qp);
+	rox_early_purge(qp, &qp->recv.early);
 	rox_recv_run(qp, ROX_WORK_RUN);
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_ACKS), before);
 	/* For a gap that does not close, one NAK is sent. */
@@ -344,7 +344,7 @@ static void a_gap_that_closes_within_a_run_is_not_told(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_ACKS), before + 1);
 	KUNIT_EXPECT_FALSE(test, qp->recv.nak_due);
 	KUNIT_EXPECT_TRUE(test, qp->recv.nak_sent);
-	rox_early_purge(qp);
+	rox_early_purge(qp, &qp->recv.early);
 	local_bh_enable();
 	rox_side_unlock(&qp->recv.side);
 	kfree_skb(skb);

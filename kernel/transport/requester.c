@@ -244,9 +244,7 @@ static inline void rox_request_begin(struct rox_qp *qp, u32 psn, struct rox_burs
 	b->unbounded = send->resending;
 }
 
-/* Sends one burst of a SEND or WRITE, @most packets at most. */
-static int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most,
-			    u32 follow)
+int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most, u32 follow)
 {
 	u32 offset = wqe->sent * qp->mtu;
 	struct rox_burst b = {};
@@ -385,6 +383,15 @@ static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
 	return err;
 }
 
+int rox_xmit_answered(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
+{
+	if (rox_wqe_is_read(wqe))
+		return rox_xmit_read(qp, wqe, index, follow);
+	if (rox_wqe_is_atomic(wqe))
+		return rox_xmit_atomic(qp, wqe, index, follow);
+	return rox_xmit_atomic_write(qp, wqe, index);
+}
+
 static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
 	bool imm = wqe->opcode == IB_WR_SEND_WITH_IMM;
@@ -415,68 +422,11 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int 
 
 	if (rox_is_ud(qp))
 		return rox_xmit_datagram(qp, wqe, index, follow);
-	if (rox_wqe_is_read(wqe))
-		return rox_xmit_read(qp, wqe, index, follow);
-	if (rox_wqe_is_atomic(wqe))
-		return rox_xmit_atomic(qp, wqe, index, follow);
-	if (unlikely(rox_wqe_is_atomic_write(wqe)))
-		return rox_xmit_atomic_write(qp, wqe, index);
+	if (rox_wqe_is_answered(wqe))
+		return rox_xmit_answered(qp, wqe, index, follow);
 	return rox_xmit_message(qp, wqe, index,
 				rox_cc_most(qp, rox_is_rc(qp) ? rox_cc_room(qp) : wqe->npkts),
 				follow);
-}
-
-/*
- * Retransmits up to @most packets of @wqe, from una on, that were sent already.
- * Return: number of packets.
- */
-static u32 rox_resend_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 most)
-{
-	u32 from = max(rox_psn_diff(qp->send.una, wqe->first_psn), 0);
-	u32 sent = wqe->sent, to = min(sent, from + most), again;
-
-	wqe->sent = from;
-	while (wqe->sent < to && rox_side_has_room(&qp->send.side) &&
-	       !rox_xmit_message(qp, wqe, index, to - wqe->sent, 0))
-		;
-	again = wqe->sent - from;
-	wqe->sent = sent;
-	rox_qp_count_add(qp, ROX_CNT_RETRANS_PKTS, again);
-	return again;
-}
-
-/* Is it a SEND or WRITE of which packets were sent? */
-static bool rox_wqe_resends(const struct rox_swqe *wqe)
-{
-	return !wqe->status && wqe->sent && !rox_wqe_is_answered(wqe) && !rox_wqe_is_local(wqe);
-}
-
-bool rox_can_resend(const struct rox_qp *qp)
-{
-	return qp->send.tail != qp->sq.index && qp->send.una != qp->send.psn &&
-	       rox_wqe_resends(rox_swqe_at(qp, qp->send.tail));
-}
-
-u32 rox_resend(struct rox_qp *qp, u32 most)
-{
-	struct rox_send *send = &qp->send;
-	struct rox_swqe *wqe;
-	u32 i, again, n = 0;
-
-	rox_send_iter_end(qp);
-	send->resending = true;
-	for (i = send->tail; i != qp->sq.index && n < most; i++) {
-		wqe = rox_swqe_at(qp, i);
-		if (!rox_wqe_resends(wqe))
-			break;
-		again = rox_resend_wqe(qp, wqe, i, most - n);
-		if (!again)
-			break;
-		n += again;
-	}
-	send->resending = false;
-	rox_send_iter_end(qp);
-	return n;
 }
 
 /* ---- the loop ---- */
@@ -639,6 +589,7 @@ static bool rox_send_frames(struct rox_qp *qp)
 	int n;
 
 	rox_mail_take(qp);
+	rox_comp_turn(qp);
 	for (n = 0; n < ROX_RUN_FRAMES && rox_can_send(qp); n++) {
 		if (n && !rox_side_has_room(side))
 			break;
@@ -650,7 +601,8 @@ static bool rox_send_frames(struct rox_qp *qp)
 		consume_skb(skb);
 	}
 	rox_send_iter_end(qp);
-	return skb && !skb_queue_empty_lockless(&side->rxq);
+	return (skb && !skb_queue_empty_lockless(&side->rxq)) ||
+	       (rox_can_send(qp) && rox_response_due(qp));
 }
 
 /*
@@ -683,6 +635,8 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 	if (unlikely(qp->send.recovery.due) && rox_can_send(qp) &&
 	    rox_side_has_room(&qp->send.side))
 		rox_recovery_send(qp);
+	if (rox_holes_seen(qp) && rox_can_send(qp))
+		rox_holes_settle(qp);
 	do {
 		bursts = rox_xmit_all(qp, bursts);
 		/* After an error the next run flushes; it is pending already. */
@@ -699,6 +653,7 @@ static bool rox_send_work(struct rox_qp *qp, unsigned long work)
 	if (rox_can_send(qp))
 		return rox_send_active(qp, work);
 	rox_side_purge(&qp->send.side);
+	rox_early_purge(qp, &qp->send.early);
 	if (rox_qp_state(qp) != IB_QPS_ERR && rox_qp_state(qp) != IB_QPS_SQE)
 		return false;
 	rox_send_flush(qp);

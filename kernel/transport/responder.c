@@ -35,7 +35,8 @@ static void rox_out_of_sequence(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_resp *recv = &qp->recv;
 	bool back = rox_psn_diff(pkt->bth.psn, recv->ooo_psn) <= 0;
-	enum rox_early early = rox_early_keep(qp, pkt);
+	enum rox_early_is early = rox_early_keep(qp, &recv->early, recv->epsn, pkt,
+						 recv->rx.index - 1);
 
 	rox_qp_count(qp, ROX_CNT_OUT_OF_SEQUENCE);
 	if (!recv->nak_sent || (back && early != ROX_EARLY_KEPT))
@@ -152,7 +153,7 @@ static void rox_rc_verdict(struct rox_qp *qp, const struct rox_pkt *pkt, enum ro
 		 * This packet counts as lost. The requester may not notice, because early
 		 * requests after it are stored here: send a NAK.
 		 */
-		if (!RB_EMPTY_ROOT(&recv->early))
+		if (!RB_EMPTY_ROOT(&recv->early.tree))
 			rox_gap(qp, pkt);
 		break;
 	default:
@@ -283,7 +284,7 @@ static int rox_recv_frame(struct rox_qp *qp, int bursts)
 	while (rox_can_receive(qp)) {
 		if (qp->recv.read.active || qp->recv.holding)
 			return 0;
-		if (rox_early_due(qp)) {
+		if (rox_request_due(qp)) {
 			rox_recv_put_back(qp);
 			return bursts;
 		}
@@ -301,14 +302,21 @@ static int rox_recv_frame(struct rox_qp *qp, int bursts)
 /* Puts the next frame into recv->rx, unless there is one. Return: false if there is none. */
 static bool rox_recv_next_frame(struct rox_qp *qp)
 {
+	struct rox_resp *recv = &qp->recv;
 	struct sk_buff *skb;
 
-	if (qp->recv.rx.skb)
+	if (recv->rx.skb)
 		return true;
-	skb = rox_early_due(qp) ? rox_early_take(qp) : rox_side_next_frame(&qp->recv.side);
+	if (rox_request_due(qp)) {
+		skb = rox_early_take(qp, &recv->early);
+		/* An ACK, even if the requester asked for none: it is to learn what has arrived. */
+		recv->ack_due = true;
+	} else {
+		skb = rox_side_next_frame(&recv->side);
+	}
 	if (!skb)
 		return false;
-	rox_rx_begin(&qp->recv.rx, skb);
+	rox_rx_begin(&recv->rx, skb);
 	return true;
 }
 
@@ -317,7 +325,7 @@ void rox_recv_purge(struct rox_qp *qp)
 	qp->recv.holding = false;
 	kfree_skb(qp->recv.rx.skb);
 	qp->recv.rx.skb = NULL;
-	rox_early_purge(qp);
+	rox_early_purge(qp, &qp->recv.early);
 	rox_side_purge(&qp->recv.side);
 }
 
@@ -361,7 +369,7 @@ static bool rox_recv_work(struct rox_qp *qp)
 		if (rox_fault_busy(&recv->side.pages) ||
 		    (recv->read.active && rox_tx_waits(&recv->side.sender)))
 			return false;
-		return recv->read.active || recv->rx.skb || rox_early_due(qp) ||
+		return recv->read.active || recv->rx.skb || rox_request_due(qp) ||
 		       !skb_queue_empty_lockless(&recv->side.rxq);
 	}
 	rox_recv_purge(qp);

@@ -145,6 +145,7 @@ static void rox_rewind(struct rox_qp *qp)
 	send->rd_atomic = 0;
 	rox_timer_clear(qp);
 	rox_recovery_rewound(qp);
+	rox_holes_rewound(qp);
 	rox_cc_untime(qp);
 }
 
@@ -156,27 +157,37 @@ static void rox_rewind(struct rox_qp *qp)
  */
 static bool rox_nak_is_free(struct rox_qp *qp, enum rox_retry_cause cause)
 {
-	return (cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_IMPLIED) && qp->attr.timeout;
+	return (cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_IMPLIED ||
+		cause == ROX_RETRY_RESPONSE) && qp->attr.timeout;
+}
+
+bool rox_retry_pays(struct rox_qp *qp, enum rox_retry_cause cause)
+{
+	struct rox_send *send = &qp->send;
+
+	if (send->tail == qp->sq.index || rox_send_pauses(qp))
+		return false;
+	trace_rox_retry(qp->ibqp.qp_num, send->una, cause, send->retry);
+	if (rox_nak_is_free(qp, cause)) {
+		if (send->naks >= ROX_FREE_NAKS)
+			return false;
+		send->naks++;
+	} else if (cause != ROX_RETRY_RNR) {
+		if (!send->retry) {
+			rox_retry_exhausted(qp, IB_WC_RETRY_EXC_ERR);
+			return false;
+		}
+		send->retry--;
+	}
+	return true;
 }
 
 void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 {
 	struct rox_send *send = &qp->send;
 
-	if (send->tail == qp->sq.index || rox_send_pauses(qp))
+	if (!rox_retry_pays(qp, cause))
 		return;
-	trace_rox_retry(qp->ibqp.qp_num, send->una, cause, send->retry);
-	if (rox_nak_is_free(qp, cause)) {
-		if (send->naks >= ROX_FREE_NAKS)
-			return;
-		send->naks++;
-	} else if (cause != ROX_RETRY_RNR) {
-		if (!send->retry) {
-			rox_retry_exhausted(qp, IB_WC_RETRY_EXC_ERR);
-			return;
-		}
-		send->retry--;
-	}
 	if (cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_TIMEOUT)
 		rox_retry_missing(qp);
 	if (cause == ROX_RETRY_SEQ_NAK && !send->recovery.keeps)

@@ -155,6 +155,7 @@ static void rox_recv_reset(struct rox_qp *qp)
 static void rox_to_reset(struct rox_qp *qp)
 {
 	rox_side_purge(&qp->send.side);
+	rox_early_purge(qp, &qp->send.early);
 	atomic64_set(&qp->send.mail, 0);
 	qp->send.answer = 0;
 	/*
@@ -182,6 +183,7 @@ static void rox_to_rts_first(struct rox_qp *qp)
 	send->nak_una = U32_MAX;
 	rox_cc_begin(qp);
 	rox_recovery_reset(qp);
+	rox_holes_reset(qp);
 	/* Of the connection before, that ended in an RNR delay. */
 	rox_timer_clear(qp);
 	rox_retry_reset(qp);

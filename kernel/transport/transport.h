@@ -279,6 +279,38 @@ struct rox_congestion {
 };
 
 /**
+ * struct rox_early - packets that came before it was their turn (transport/early.c)
+ * @tree: clones of their frames, by PSN
+ * @bytes: memory of these frames
+ */
+struct rox_early {
+	struct rb_root tree;
+	u32 bytes;
+};
+
+/**
+ * struct rox_holes - responses that are missing although later ones have come (transport/holes.c)
+ * @executed: the peer has executed all requests up to @executed_psn; the response una is missing
+ * @asked: all that was missing before @asked_to was requested again
+ * @again: the response @again_at was requested again, and is still missing
+ * @more: responses after @asked_to are missing
+ * @again_at: see @again
+ * @executed_psn: see @executed
+ * @asked_to: see @asked
+ * @newest: PSN of the last response that came early, or PSN after what the last ACK was for
+ */
+struct rox_holes {
+	bool executed;
+	bool asked;
+	bool again;
+	bool more;
+	u32 again_at;
+	u32 executed_psn;
+	u32 asked_to;
+	u32 newest;
+};
+
+/**
  * struct rox_send - requester and completer; protected by the lock of the send side
  * @side: lock and run
  * @watch: polling by an engine; not protected by the lock
@@ -310,6 +342,8 @@ struct rox_congestion {
  * @refused: in ROX_WAIT_REFUSED: status of the WQE that the NAK is for
  * @refused_psn: in ROX_WAIT_REFUSED: PSN of the NAK
  * @recovery: selective retransmission
+ * @early: responses that came early
+ * @holes: which are missing before them
  * @waits: enum rox_wait: what the timer is set for; see rox_timer_set()
  * @deadline: when the timer is to fire, in ktime ns
  * @timer: the timer of all waits but that for the rate
@@ -351,6 +385,8 @@ struct rox_send {
 	u32 nak_una;
 	u32 ooo_psn;
 	struct rox_recovery recovery;
+	struct rox_early early;
+	struct rox_holes holes;
 	u64 deadline;
 	struct hrtimer timer;
 	struct rox_kept kept;
@@ -438,8 +474,7 @@ struct rox_read_job {
  * @xsrq: XRC: the SRQ that the packet names; a reference, during one run only
  * @srq: XRC: the SRQ of the current message, or of the last one
  * @rx: the frame that is being processed, if its skb is not NULL
- * @early: frames with early requests, by PSN (transport/resp_early.c)
- * @early_bytes: memory of the frames in @early
+ * @early: requests that came early
  * @holding: @held, a packet of @rx, waits for pages on demand
  * @held: see @holding
  */
@@ -468,8 +503,7 @@ struct rox_resp {
 	struct rox_srq *xsrq;
 	struct rox_srq_name srq;
 	struct rox_rx rx;
-	struct rb_root early;
-	u32 early_bytes;
+	struct rox_early early;
 	bool holding;
 	struct rox_pkt held;
 	struct rox_recv recv;

@@ -131,7 +131,7 @@ static void rox_res_qp_recv(struct rox_res_out *out, const struct rox_resp *recv
 	rox_res_snap(out, "read_responses", recv->read.active);
 	rox_res_num(out, "recv_work", READ_ONCE(recv->side.pending));
 	rox_res_num(out, "recv_frames", skb_queue_len_lockless(&recv->side.rxq));
-	rox_res_snap(out, "early_bytes", recv->early_bytes);
+	rox_res_snap(out, "early_bytes", recv->early.bytes);
 }
 
 /**

@@ -44,7 +44,7 @@ trace_retries() {
 	in2 tc qdisc add dev "$DEV2" root netem loss 10% &&
 		trace_run rox-retries.bt run_pair -t 100 -- ib_write_bw -d roxt1 -x "$(gid_index_v4 roxt1)" -n 200 -s 8192 -F \
 			-- ib_write_bw -d roxt2 -x "$(gid_index_v4 roxt2)" -n 200 -s 8192 -F "$IP1" &&
-		grep -qE '^QP [0-9]+ from PSN [0-9]+: (timeout|sequence NAK|implied NAK)' "$ROX_TMP/trace" &&
+		grep -qE '^QP [0-9]+ from PSN [0-9]+: (timeout|sequence NAK|implied NAK|missing response)' "$ROX_TMP/trace" &&
 		grep -qE '^@retries\[[0-9]+, ' "$ROX_TMP/trace"
 }
 

@@ -2,9 +2,13 @@
 /// @file
 /// A bad network (netem on both netdevs: frames lost, doubled and out of order):
 /// RC delivers everything exactly once, UC and UD what arrives arrives whole.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <thread>
+
+#include <sys/mman.h>
 
 #include "lib/diagnose.h"
 #include "lib/loopback.h"
@@ -103,6 +107,47 @@ protected:
         EXPECT_EQ(far.word(0), batches * 40);
     }
 
+    /// READs of whole pages, @p count under way, into memory on demand that is taken away
+    /// meanwhile.
+    void read_on_demand(std::uint64_t batches, std::size_t count)
+    {
+        constexpr std::size_t kLength = 32 << 10;
+        start({}, patient());
+        Buffer far = b.buffer(count * kLength);
+        Buffer near = a.buffer(count * kLength, kOnDemand);
+        fill(far.bytes(), 7);
+        std::atomic<bool> stop = false;
+        std::thread thief([&] {
+            for (std::size_t at = 0; !stop; at = (at + (5 << 12)) % near.size()) {
+                madvise(near.data() + at, 1 << 12, MADV_DONTNEED);
+                std::this_thread::sleep_for(std::chrono::microseconds(300));
+            }
+        });
+        for (std::uint64_t batch = 0; batch <= batches; batch++) {
+            if (batch == batches) {
+                stop = true;
+                thief.join();
+            }
+            for (std::size_t i = 0; i < count; i++)
+                a.qp->post(
+                    SendWr::read({near.sge(i * kLength, kLength)}, remote(far, i * kLength)).id(i));
+            std::vector<ibv_wc> wcs = a.send_cq.wait(count);
+            for (std::size_t i = 0; i < count; i++)
+                EXPECT_TRUE(is(wcs[i], i, IBV_WC_RDMA_READ)) << "batch " << batch;
+            /* What was taken away after it came is 0. */
+            for (std::size_t at = 0; at < near.size(); at += 256)
+                ASSERT_TRUE(std::memcmp(near.data() + at, far.data() + at, 256) == 0 ||
+                            (batch < batches && all(near.bytes(at, 256), 0)))
+                    << at << " of batch " << batch;
+            if (HasFailure())
+                break;
+        }
+        if (thief.joinable()) {
+            stop = true;
+            thief.join();
+        }
+    }
+
 private:
     LoopbackOff wire_;
 
@@ -145,6 +190,18 @@ TEST_F(Loss, AtomicsHappenOnceDespiteLosses)
 {
     disturb("loss 5%");
     count(20);
+}
+
+TEST_F(LossCore, ReadsOnDemandArriveDespiteLosses)
+{
+    disturb("loss 4%");
+    read_on_demand(6, 16);
+}
+
+TEST_F(Loss, ReadsOnDemandArriveDespiteEverything)
+{
+    disturb("loss 2% duplicate 5% delay 1ms reorder 50%");
+    read_on_demand(30, 16);
 }
 
 TEST_F(LossCore, AtomicsHappenOnceDespiteDuplicates)

@@ -431,41 +431,6 @@ TEST_F(RcRequester, AcknowledgedIsDone)
 
 // ---- responses with data: 9.7.6.1, 9.9.2.1 ("bad response") ----
 
-class RcResponses : public RcRequester {
-protected:
-    void SetUp() override
-    {
-        RcRequester::SetUp();
-        data = pattern(600, 3);
-    }
-    /// READ of 600 bytes: three packets.
-    void ask()
-    {
-        line->qp.post(SendWr::read({local.sge(0, 600)}, kRemote).id(1));
-        ASSERT_TRUE(line->gets(rest_from(0)));
-    }
-    Packet rest_from(std::uint32_t packet)
-    {
-        return asking(kReadRequest, psn_add(psn(), packet),
-                      reth(kRemote.address + packet * kMtu, kRemote.rkey, 600 - packet * kMtu));
-    }
-    Packet piece(std::uint8_t op, std::uint32_t packet)
-    {
-        std::size_t to = std::min<std::size_t>(600, (packet + 1) * kMtu);
-        return line->response(op, psn_add(psn(), packet),
-                              op == kReadMiddle ? Octets{} : aeth(kNoCredits, 1),
-                              {data.begin() + packet * kMtu, data.begin() + static_cast<long>(to)});
-    }
-    void done()
-    {
-        ASSERT_TRUE(is(end.send_cq.one(), 1, IBV_WC_RDMA_READ));
-        ASSERT_TRUE(vt::filled(local.bytes(0, 600), 3));
-        ASSERT_EQ(peer.drain(), 0U);
-    }
-
-    Octets data;
-};
-
 // What is missing is asked for again, and only that; the answer to that begins with a FIRST.
 TEST_F(RcResponses, MissingPiecesAreAskedForAgain)
 {
@@ -484,7 +449,8 @@ TEST_F(RcResponses, MissingPiecesAreAskedForAgain)
     done();
 }
 
-// 9.7.6.1: the acknowledge of a later request shows that the response was lost.
+// 9.7.6.1: the acknowledge of a later request shows that the response was lost. It counts when the
+// response has come, so the later request is not repeated.
 TEST_F(RcResponses, LaterAcknowledgeShowsThatAReadWasLost)
 {
     vt::fill(local.bytes(1024, 10), 9);
@@ -496,9 +462,7 @@ TEST_F(RcResponses, LaterAcknowledgeShowsThatAReadWasLost)
     line->send(line->ack_of(psn() + 3, 2));
     EXPECT_TRUE(end.send_cq.quiet(vt::Millis(0)));
     EXPECT_TRUE(line->gets(rest_from(0)));
-    EXPECT_TRUE(line->gets(behind));
-    line->send({piece(kReadFirst, 0), piece(kReadMiddle, 1), piece(kReadLast, 2),
-                line->ack_of(psn() + 3, 2)});
+    line->send({piece(kReadFirst, 0), piece(kReadMiddle, 1), piece(kReadLast, 2)});
     done();
     EXPECT_TRUE(is(end.send_cq.one(), 2, IBV_WC_SEND));
 }

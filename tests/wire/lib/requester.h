@@ -72,4 +72,40 @@ protected:
     std::uint32_t answered = 0;
 };
 
+/// A READ of three packets, and the peer's answer to it.
+class RcResponses : public RcRequester {
+protected:
+    void SetUp() override
+    {
+        RcRequester::SetUp();
+        data = pattern(600, 3);
+    }
+    /// READ of 600 bytes: three packets.
+    void ask()
+    {
+        line->qp.post(vt::SendWr::read({local.sge(0, 600)}, kRemote).id(1));
+        ASSERT_TRUE(line->gets(rest_from(0)));
+    }
+    Packet rest_from(std::uint32_t packet)
+    {
+        return asking(kReadRequest, psn_add(psn(), packet),
+                      reth(kRemote.address + packet * kMtu, kRemote.rkey, 600 - packet * kMtu));
+    }
+    Packet piece(std::uint8_t op, std::uint32_t packet)
+    {
+        std::size_t to = std::min<std::size_t>(600, (packet + 1) * kMtu);
+        return line->response(op, psn_add(psn(), packet),
+                              op == kReadMiddle ? Octets{} : aeth(kNoCredits, 1),
+                              {data.begin() + packet * kMtu, data.begin() + static_cast<long>(to)});
+    }
+    void done()
+    {
+        ASSERT_TRUE(vt::is(end.send_cq.one(), 1, IBV_WC_RDMA_READ));
+        ASSERT_TRUE(vt::filled(local.bytes(0, 600), 3));
+        ASSERT_EQ(peer.drain(), 0U);
+    }
+
+    Octets data;
+};
+
 } // namespace wire
