@@ -213,6 +213,8 @@ int rox_path_answer(struct rox_path *path, struct rox_net *net, const struct rox
 		    u8 sl);
 /* Frees the resources of @path. Nobody sends on it. */
 void rox_path_destroy(struct rox_path *path);
+/* Is the path one between two QPs of its device, without a wire (carrier.c)? Any context. */
+bool rox_path_loops_back(struct rox_path *path);
 /* Exchanges two paths of one device, valid or not. Nobody sends on either. Any context. */
 void rox_path_swap(struct rox_path *a, struct rox_path *b);
 /* Return: the MTU that the netdev of @addr, an address of the device, has room for. Any context. */

@@ -41,14 +41,13 @@ static void rox_cc_fit(struct rox_qp *qp)
 }
 
 /*
- * Datagrams have no connection to slow down, and a target QP of XRC sends no requests. UC has no
- * ACKs, which `adaptive` cannot do without.
+ * Datagrams have no connection to slow down. UC has no ACKs, which `adaptive` cannot do without.
  */
 static const struct rox_cc_ops *rox_cc_choose(const struct rox_qp *qp)
 {
 	const struct rox_cc_ops *ops = READ_ONCE(qp->dev->cc_of_dscp[qp->path.tos >> 2]);
 
-	if (rox_is_ud(qp) || qp->ibqp.qp_type == IB_QPT_XRC_TGT)
+	if (rox_is_ud(qp))
 		return &rox_cc_none;
 	if (!ops)
 		ops = READ_ONCE(qp->dev->cc.ops);
@@ -60,6 +59,13 @@ void rox_cc_begin(struct rox_qp *qp)
 	struct rox_congestion *cc = &qp->send.cc;
 	const struct rox_cc_ops *ops = rox_cc_choose(qp);
 
+	qp->path.ecn = ops->ect ? INET_ECN_ECT_0 : 0;
+	/*
+	 * A target only answers. The requester, which marks slow down, decides how fast. Between
+	 * two QPs of one device there are no queues.
+	 */
+	if (qp->ibqp.qp_type == IB_QPT_XRC_TGT || rox_path_loops_back(&qp->path))
+		ops = &rox_cc_none;
 	rox_cc_start(&qp->dev->cc, ops, &cc->flow, qp->mtu, ktime_get_ns());
 	WRITE_ONCE(cc->active, ops->cnp);
 	cc->cautious = false;
@@ -69,7 +75,6 @@ void rox_cc_begin(struct rox_qp *qp)
 	cc->window = rox_window_max(qp);
 	rox_cc_untime(qp);
 	rox_cc_fit(qp);
-	qp->path.ecn = ops->ect ? INET_ECN_ECT_0 : 0;
 }
 
 /* ---- what happens ---- */

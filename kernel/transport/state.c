@@ -171,6 +171,13 @@ static void rox_to_reset(struct rox_qp *qp)
 	rox_reset_rings(qp);
 }
 
+/* A target QP of XRC may stay in RTR. */
+static void rox_to_rtr(struct rox_qp *qp)
+{
+	rox_expect(qp, qp->attr.rq_psn & ROX_PSN_MASK);
+	rox_cc_begin(qp);
+}
+
 static void rox_to_rts_first(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
@@ -221,7 +228,7 @@ void rox_transport_modify(struct rox_qp *qp, enum ib_qp_state new_state,
 	if (new_state == IB_QPS_RESET)
 		rox_to_reset(qp);
 	else if (old == IB_QPS_INIT && new_state == IB_QPS_RTR)
-		rox_expect(qp, qp->attr.rq_psn & ROX_PSN_MASK);
+		rox_to_rtr(qp);
 	else if (old == IB_QPS_RTR && new_state == IB_QPS_RTS)
 		rox_to_rts_first(qp);
 	else if (old == IB_QPS_SQE && new_state == IB_QPS_RTS)

@@ -163,6 +163,8 @@ static void rox_store_path(struct rox_modify *m)
 	struct rox_qp *qp = m->qp;
 
 	if (m->mask & IB_QP_AV) {
+		/* As the algorithm of the connection has it. */
+		m->path.ecn = qp->path.ecn;
 		rox_path_swap(&qp->path, &m->path);
 		qp->attr.ah_attr = attr->ah_attr;
 		/* Our copy has no reference on the GID entry. */

@@ -8,6 +8,7 @@
 
 #include "../verbs/lib/clock.h"
 #include "../verbs/lib/rdmatool.h"
+#include "../verbs/lib/xrc.h"
 #include "lib/line.h"
 #include "lib/settings.h"
 
@@ -190,6 +191,64 @@ TEST_F(Congestion, UcAndUdAreAnswered)
 }
 
 // Who is not the peer, or sends nothing good, gets no CNP; a CNP is not answered either.
+// XRC: a target answers marks, and what it sends may be marked; an initiator reacts.
+TEST_F(Congestion, XrcTargets)
+{
+    vt::Xrcd xrcd = vt::open_xrcd(end.context.get());
+    vt::XrcSrq srq(end.pd.get(), xrcd.get(), end.recv_cq.get());
+    for (const char *algorithm : {"none", "adaptive"}) {
+        SCOPED_TRACE(algorithm);
+        std::uint8_t ect = std::strcmp(algorithm, "none") ? kEct0 : 0;
+        ASSERT_EQ(settings.set("algorithm", algorithm), 0);
+        line = std::make_unique<Line>(end, peer, vt::xrc_target(end.context.get(), xrcd.get()),
+                                      ecn(), kPeerQpn);
+        line->send(marked(line->request(kWriteOnly, word(srq.number()) + reth(0, 0, 0))));
+        Received ack = line->get();
+        EXPECT_EQ(ack.packet.opcode, kXrc | kAck);
+        EXPECT_EQ(ack.packet.tos, ect);
+        EXPECT_TRUE(line->gets(cnp()));
+        line->psn = psn_add(line->psn, 1);
+        line->send(line->request(kReadRequest,
+                                 word(srq.number()) + reth(target.address(0), target.rkey(), 64)));
+        Received data = line->get();
+        EXPECT_EQ(data.packet.opcode, kXrc | kReadOnly);
+        EXPECT_EQ(data.packet.tos, ect) << "its requester decides what marks on that mean";
+        // It sends no requests that could be slowed down.
+        std::uint64_t ignored = counted("rp_cnp_ignored");
+        line->send(peer_cnp());
+        EXPECT_TRUE(eventually([&] { return counted("rp_cnp_ignored") - ignored == 1; }));
+        line.reset();
+    }
+}
+
+TEST_F(Congestion, XrcInitiators)
+{
+    for (const char *algorithm : {"none", "dcqcn", "adaptive"}) {
+        SCOPED_TRACE(algorithm);
+        std::uint8_t ect = std::strcmp(algorithm, "none") ? kEct0 : 0;
+        ASSERT_EQ(settings.set("algorithm", algorithm), 0);
+        line = std::make_unique<Line>(end, peer, vt::xrc_initiator(end.pd.get(), end.send_cq.get()),
+                                      ecn(), kPeerQpn);
+        line->qp.post(vt::to_srq(write(100), 5));
+        Received request = line->get();
+        EXPECT_EQ(request.packet.opcode, kXrc | kWriteOnly);
+        EXPECT_EQ(request.packet.tos, ect);
+        line->send(marked(line->ack_of(line->device_psn, 1)));
+        EXPECT_TRUE(is(end.send_cq.one(), 1, IBV_WC_RDMA_WRITE));
+        EXPECT_TRUE(line->gets(cnp()));
+        std::uint64_t handled = counted("rp_cnp_handled");
+        bool shown = vt::rdma_shows_drivers();
+        std::uint64_t rate = shown ? field("drv_cc_rate_kbit") : 0;
+        line->send(peer_cnp());
+        if (!ect)
+            continue;
+        EXPECT_TRUE(eventually([&] { return counted("rp_cnp_handled") - handled == 1; }));
+        if (shown && !std::strcmp(algorithm, "dcqcn"))
+            EXPECT_TRUE(eventually([&] { return field("drv_cc_rate_kbit") < rate; }));
+    }
+    line.reset();
+}
+
 TEST_F(Congestion, WhatIsNotAnswered)
 {
     open();
