@@ -27,6 +27,8 @@ TIMES = {"rox": 3, "tcp": 5}     # how often a run is repeated
 MOST_SMALL = {1: 3600, 16: 1900}        # instructions of a WRITE of 64 B, alone or in a run of 16
 MOST_LOCKED = 12
 SETTINGS = ("veth",)            # of which TCP is the measure
+ALGORITHMS = ("none", "adaptive")       # of congestion control
+LEAST_OF_NONE = 0.98                    # what is left where nothing is congested
 
 
 def small(test, posted, messages=4000):
@@ -45,9 +47,18 @@ def large(setting, peers, messages=300):
     return [*rows, stream]
 
 
+def controlled():
+    """The same WRITEs with each algorithm of congestion control."""
+    for algorithm in ALGORITHMS:
+        for setting in ("loop", "veth"):
+            for size, depth, poll, messages in ((64, 1, True, 3000), (KIB64, 16, False, 300)):
+                yield {"setting": setting, "test": f"write, {algorithm}", "kind": "write", "peer": "rox", "size": size,
+                       "poll": poll, "depth": depth, "list": 1, "warm_up": 400, "messages": messages, "cc": algorithm}
+
+
 def plans():
     once = [*small("write", 1), *small("write, 16 a post", 16), *large("loop", plan.RDMA),
-            *large("veth", ["rox", "siw"])]
+            *large("veth", ["rox", "siw"]), *controlled()]
     return [what for what in once for _ in range(TIMES.get(what["peer"], 1))]
 
 
@@ -160,7 +171,16 @@ def judge(results):
             targets.condition(f"{test}, TCP", each((setting, test, KIB64, "rox"), "instructions", PACKETS),
                               each((setting, "stream", KIB64, "tcp"), "instructions", PACKETS), 1, True)
             for test in ("write", "send", "read")]))
+    verdicts.append(("congestion control without congestion, all instructions of a WRITE with none", [
+        targets.condition(f"{setting} {tables.size_of(size)}, adaptive",
+                          *(whole(figures.get((setting, f"write, {name}", size, "rox"))) for name in ALGORITHMS),
+                          LEAST_OF_NONE) for setting in ("loop", "veth") for size in (64, KIB64)]))
     return [targets.verdict(row, conditions) for row, conditions in verdicts]
+
+
+def whole(figures):
+    """All instructions, those of copying and summing up as well."""
+    return figures and sum(figures[kind] for kind in ("instructions", "copy", "sum"))
 
 
 HEADS = ["", "size", "", "instructions", "client", "server", "other", "programs", "locked",

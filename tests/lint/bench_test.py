@@ -82,11 +82,13 @@ class CountTargets(unittest.TestCase):
     def test_nothing_counted_reaches_nothing(self):
         self.assertEqual(len(targets.missed(count.judge({"runs": []}))), len(count.judge({"runs": []})))
 
-    def judged(self, rox, tcp=16000.0, locked=1):
+    def judged(self, rox, tcp=16000.0, locked=1, adaptive=100.0):
         rows = [counted("rox", "loop", test, 64, rox, locked) for test in ("write", "write, 16 a post")]
         rows += [counted("rox", setting, test, count.KIB64, rox) for test in ("write", "send", "read")
                  for setting in count.SETTINGS]
         rows += [counted("tcp", setting, "stream", count.KIB64, tcp) for setting in count.SETTINGS]
+        rows += [counted("rox", what["setting"], what["test"], what["size"],
+                         adaptive if what["cc"] == "adaptive" else 100.0) for what in count.controlled()]
         return targets.missed(count.judge({"runs": rows}))
 
     def test_all_floors(self):
@@ -94,6 +96,8 @@ class CountTargets(unittest.TestCase):
         self.assertEqual(self.judged(1901.0), ["one device, 64 B write, 16 a post"])
         self.assertEqual(len(self.judged(1900.0, locked=13)), 2)
         self.assertEqual(len(self.judged(1900.0, tcp=1899.0)), len(count.SETTINGS))
+        self.assertEqual(self.judged(1900.0, adaptive=102.0), [])
+        self.assertEqual(len(self.judged(1900.0, adaptive=103.0)), 1)
 
     def test_of_repeated_runs_the_median_counts(self):
         rows = [counted("tcp", "veth", "stream", count.KIB64, value) for value in (9.0, 1.0, 5.0)]

@@ -9,9 +9,10 @@ import time
 import zlib
 
 from .programs import program
-from .sides import Failed
+from .sides import Failed, Local
 
 ports = itertools.count(21000)
+defaults = {}                   # algorithm of each end, at first
 LISTEN_SECONDS = 20
 LIMIT = 90
 TEXT = set("tTwW")
@@ -54,9 +55,22 @@ def start_server(side, command, port):
     return job
 
 
+def choose(end, algorithm):
+    """Sets the algorithm of congestion control; None: the one that a new device has."""
+    file = f"/sys/class/infiniband/{end.device}/cc/algorithm"
+    # All RDMA devices are visible in the initial namespace.
+    if end not in defaults:
+        defaults[end] = Local().run("cat", file)[1].strip()
+    status, text = Local().run("sh", "-c", f"echo {algorithm or defaults[end]} >{file}")
+    if status:
+        raise Failed(f"{file}: {text}")
+
+
 def run(ends, number, what):
     """One run. Returns what it was, with "error" if it failed."""
     port = next(ports)
+    for end in ends if what["peer"] == "rox" else ():
+        choose(end, what.get("cc"))
     warm_up, total = what["warm_up"], what["warm_up"] + what["messages"]
     poll = ["poll"] if what["poll"] else []
     common = [what["kind"], ends[0].address, str(port), str(what["size"]), str(total)]
