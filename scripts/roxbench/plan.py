@@ -141,6 +141,25 @@ def lossy(setting, names=tuple(NETWORKS), frames=False):
                   service="RC", netem=NETWORKS[name], frames=frames) for name in names]
 
 
+# Mbit/s of the slow port, so slow that emulation is not the limit.
+SHARED_RATE = 50
+
+
+def shared():
+    """A switch whose port to the receivers is slow: its queue, and who gets how much of the rate."""
+    def flows(test, queue, peers=("rox",), kind="shared", **more):
+        return other(kind, "shared", test, 64 * KIB, peers, service="RC", queue=queue, **{"rate": SHARED_RATE, **more})
+
+    return [
+        *(flows(f"one flow, {queue}", queue, ("rox", "tcp"), tcp="dctcp") for queue in ("codel", "red", "fq_codel")),
+        *(flows(f"8 flows, {queue}", queue, flows=8) for queue in ("codel", "red")),
+        flows("incast of 16, codel", "codel", kind="incast", flows=16),
+        *(flows(f"4 flows and 4 of TCP, {queue}", queue, flows=4, beside=4) for queue in ("long", "codel")),
+        flows("one flow, queue of 10 packets", "short", ("rox", "tcp"), tcp="cubic", netem="limit 10000 delay 1ms"),
+        flows("one flow, 20 ms with jitter", "long", ("rox", "tcp"), tcp="cubic", netem="limit 10000 delay 20ms 3ms"),
+    ]
+
+
 # Guests on tap devices with virtio headers, as hypervisors join them.
 TAP = {"pair": True, "mem": 1536, "budget": 60, "rounds": (2, 5)}
 
@@ -202,6 +221,7 @@ def full():
         Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),
                      *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              pair=True, seconds=3, budget=90, rounds=(1, 3), mem=1536),
+        Boot("shared", shared(), seconds=6, budget=300, rounds=(1, 2)),
         Boot("scale", scale(), mem=6144, budget=240, rounds=(1, 4)),
     ]
 

@@ -52,7 +52,7 @@ def figure(samples):
     values = [sample["value"] for sample in samples]
     found = {"median": statistics.median(values), "min": min(values), "max": max(values),
              "count": len(values)}
-    for name in ("rate", "p99", "mean", "peak"):
+    for name in ("rate", "p99", "mean", "peak", "jain", "queue", "dropped"):
         more = [sample[name] for sample in samples if name in sample]
         if more:
             found[name] = statistics.median(more)

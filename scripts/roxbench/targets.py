@@ -128,6 +128,33 @@ def lossy(f):
         for boot, setting, name in (("lossy", "first", "netem on veth"), ("far", "pair", "two VMs"))]
 
 
+def shared(f):
+    def figure(test, peer="rox", part="median"):
+        return f.median("shared", "shared", test, KIB64, peer, part=part)
+
+    yield "a shared network, one flow with ECN", [
+        *(condition(f"{queue}: the rate", figure(f"one flow, {queue}"), 1, 0.92)
+          for queue in ("codel", "red", "fq_codel")),
+        *(condition(f"{queue}: queue, of TCP dctcp's", figure(f"one flow, {queue}", part="queue"),
+                    figure(f"one flow, {queue}", "tcp", "queue"), 1.5, True, "bytes") for queue in ("codel", "red"))]
+    yield "a shared network, 8 flows", [
+        condition(f"{queue}: {name}", figure(f"8 flows, {queue}", part=part), 1, least)
+        for queue in ("codel", "red")
+        for name, part, least in (("the rate", "median", 0.92), ("fairness", "jain", 0.95))]
+    dropped = figure("incast of 16, codel", part="dropped")
+    yield "a shared network, incast of 16 times 1 MiB with ECN", [
+        condition("the ideal time", figure("incast of 16, codel"), 1, 1.3, True),
+        # A ratio needs a figure that is not 0.
+        condition("no packet dropped", None if dropped is None else dropped + 1, 1, 1, True)]
+    yield "a shared network, 4 flows beside 4 of TCP cubic", [
+        each for queue in ("long", "codel") for each in (
+            condition(f"{queue}: rox's share, at least", figure(f"4 flows and 4 of TCP, {queue}"), 1, 0.3),
+            condition(f"{queue}: rox's share, at most", figure(f"4 flows and 4 of TCP, {queue}"), 1, 0.7, True))]
+    yield "a bad path, one flow against TCP cubic", [
+        condition(test, figure(f"one flow, {test}"), figure(f"one flow, {test}", "tcp"), least)
+        for test, least in (("queue of 10 packets", 0.6), ("20 ms with jitter", 0.8))]
+
+
 def scale(f):
     yield "16 QPs against 1 QP, total bandwidth", [
         condition(f"{setting}, 1 QP", f.median("one", setting, "write_bw", KIB64, "rox", qps=16),
@@ -156,7 +183,7 @@ def judge(rows):
     """The rows of the table: text, conditions, reached (None: not measured)."""
     f = Figures(rows)
     verdicts = []
-    for part in (one_device, namespaces, two_guests, on_taps, lossy, scale):
+    for part in (one_device, namespaces, two_guests, on_taps, lossy, shared, scale):
         for text, conditions in part(f):
             verdicts.append(verdict(text, conditions))
     return verdicts

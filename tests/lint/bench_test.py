@@ -151,7 +151,7 @@ class Plan(unittest.TestCase):
 
     @staticmethod
     def row(boot, what, test):
-        figure = {"median": 2.0, "min": 2.0, "rate": 2.0}
+        figure = {"median": 2.0, "min": 2.0, "rate": 2.0, "jain": 2.0, "queue": 2.0, "dropped": 2.0}
         return {"boot": boot.name, "setting": what["setting"], "test": test, "size": what["size"],
                 "qps": what["qps"], "service": what["service"],
                 "peers": {peer: dict(figure) for peer in what["peers"]}}

@@ -4,7 +4,7 @@
 import json
 import time
 
-from . import lossy, programs, scale
+from . import lossy, programs, scale, shared
 from .sides import Failed
 
 
@@ -56,6 +56,8 @@ class Rounds:
             return programs.measure_cpu(ends, peer, what, self.pace, self.network)
         if kind == "goodput":
             return lossy.measure_goodput(ends, peer, what, self.pace, self.network)
+        if kind in ("shared", "incast"):
+            return shared.measure(ends, peer, what, self.pace, self.network)
         if kind == "iperf_cpu":
             return programs.measure_iperf_cpu(ends, peer, what, self.pace, self.network)
         other = {"iperf": programs.measure_iperf, "qperf": programs.measure_qperf,
