@@ -113,7 +113,7 @@ class Log:
 
 def key_of(row):
     """What identifies the run of a row in the results."""
-    group = " ".join(filter(None, (row.group, row.card)))
+    group = " ".join(filter(None, (row.group, row.card, row.peer)))
     return group, row.kernel, cpus_of(row), row.form
 
 

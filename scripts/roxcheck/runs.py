@@ -43,6 +43,9 @@ def command_of(row, case=None):
         cpus = row.cpus or table.CPUS.get(row.group, 0)
         command += ["--cpus", str(cpus)] if cpus else []
         command += ["--pair", row.card] if row.card else []
+        if row.peer:
+            # The same programs at both ends.
+            command += ["--peer", row.peer, "--root", foreign.PROCESSORS[foreign.processor(row.peer)]]
         if row.group in table.APPEND and row.kernel not in debugkernel.NAMES:
             command += ["--append", table.APPEND[row.group]]
         command += ["--", script]
@@ -276,8 +279,9 @@ def foreign_built(groups, kernels):
     commands = [["scripts/deps", "--quick", "matrix"]]
     for arch, release in foreign.PROCESSORS.items():
         named = [kernel for kernel in kernels if foreign.processor(kernel) == arch]
-        programs = sorted({row.group for row in table.ROWS if row.kernel in named} & groups)
-        if programs:
+        booted = {row.group for row in table.ROWS if {row.kernel, row.peer} & set(named)} & groups
+        if booted:
+            programs = sorted(group for group in booted if (REPO / "tests" / group / "Makefile").exists())
             commands += [["scripts/deps", "--quick", arch], ["scripts/roots", "build", f"{release}-{arch}", *programs]]
     for command in commands:
         print("+", shlex.join(command), flush=True)

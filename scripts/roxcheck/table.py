@@ -52,7 +52,8 @@ class Row:
     "older" (each of the others), or "host" (no guest). `form` is "full", "brief" (without the longest
     cases: ROX_BRIEF) or "core" (ROX_QUICK). `clock` is the shift of virtual time, or None: the host's
     time, with all CPUs of a guest at once. `cpus` is the number of CPUs of a guest; 0 is scripts/vm's
-    default. `card` is the network card between two guests.
+    default. `card` is the network card between two guests, `peer` the kernel of the other one, if it is
+    of another processor.
     """
 
     group: str
@@ -62,17 +63,18 @@ class Row:
     clock: int | None = None
     cpus: int = 0
     card: str = ""
+    peer: str = ""
 
     @property
     def label(self):
         cpus = f"cpus={self.cpus}" if self.cpus else ""
         clock = f"clock={self.clock}" if self.clock not in (None, VIRTUAL) else ""
         kernel = self.kernel if self.kernel != "host" else ""
-        return " ".join(filter(None, (self.group, self.card, kernel, cpus, clock)))
+        return " ".join(filter(None, (self.group, self.card, kernel, self.peer, cpus, clock)))
 
     @property
     def limit(self):
-        seconds = LIMITS[self.group][0] * PATIENCE.get(self.kernel, 1)
+        seconds = LIMITS[self.group][0] * PATIENCE.get(self.peer or self.kernel, 1)
         return seconds * (MANY_CPUS_PATIENCE if self.cpus > 2 else 1)
 
     @property
@@ -139,6 +141,7 @@ ROWS = (
     Row("verbs", "kcsan", ALL, "core", cpus=4),
     Row("pair", "newest", ALL, card="virtio"),
     Row("pair", "older", ALL, card="virtio"),
+    Row("pair", "newest", ALL, "core", card="virtio", peer="6.12-arm64"),
     Row("pair", "newest", ALL, card="e1000e"),
     Row("pair", "older", ALL, card="e1000e"),
     Row("stacks", "newest", ALL),
@@ -210,6 +213,8 @@ def kernels_of(row, kernels, usual):
     """The kernels of a row that were named."""
     if row.kernel == "host":
         return ["host"]
+    if row.peer and row.peer not in kernels:
+        return []
     if row.kernel == "newest":
         return usual[-1:]
     if row.kernel == "older":
@@ -223,4 +228,5 @@ def on_one_special(rows, kernel):
     groups = {row.group for row in own}
     return own + [row if row.kernel == "host" else replace(row, kernel=kernel) for row in rows
                   if row.kernel == "host"
-                  or row.kernel == "newest" and not row.cpus and row.clock is None and row.group not in groups]
+                  or row.kernel == "newest" and not (row.cpus or row.peer) and row.clock is None
+                  and row.group not in groups]

@@ -52,6 +52,7 @@ def parse(arguments):
     add("--append", default="", metavar="CMDLINE", help="added to the kernel command line")
     add("--overlay-size", default="70%", metavar="SIZE", help="size of the tmpfs for writes")
     add("--pair", choices=("virtio", "e1000e"), help="two guests joined by this card")
+    add("--peer", metavar="VERSION", help="with --pair: the kernel of guest 1, if it is another one")
     add("--tap", type=int, default=0, metavar="QUEUES",
         help="join them by tap devices with so many queues, not by a socket (needs CAP_NET_ADMIN)")
     add("--mtu", type=int, default=1500, help="MTU of the network card of --pair (1500)")
@@ -75,6 +76,8 @@ def parse(arguments):
         options.command = ["bash", "-i"]
     if options.shell and options.pair:
         parser.error("--shell and --pair exclude each other")
+    if options.peer and not options.pair:
+        parser.error("--peer needs --pair")
     if options.tap and options.pair != "virtio":
         parser.error("--tap needs --pair virtio")
     return options
@@ -107,12 +110,12 @@ def forget_old_logs(keep=200):
         path.unlink(missing_ok=True)
 
 
-def passed_environment(options):
+def passed_environment(options, root):
     wanted = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
     wanted.update(HOME="/root", LANG="C.UTF-8", USER="root",
                   TERM=os.environ.get("TERM", "dumb") if options.shell else "dumb",
                   ROX_VM_ROOT=str(REPO),
-                  ROX_BUILD=str(BUILD / options.root if options.root else BUILD))
+                  ROX_BUILD=str(root.build if root else BUILD))
     if options.shell:
         size = shutil.get_terminal_size()
         wanted.update(ROX_VM_ROWS=size.lines, ROX_VM_COLUMNS=size.columns)
@@ -153,41 +156,53 @@ def virtual_time(options, kernel):
     return f"shift={options.icount},sleep={'on' if options.pair else 'off'}"
 
 
-def choose_root(options, kernel):
-    """A kernel for another processor has a root for it, which is taken if none is named."""
+def root_of(options, kernel):
+    """The root that is named, or None; for a kernel of another processor that processor's one."""
     other = "" if kernel.user_mode else foreign.processor(kernel.kver)
-    options.root = options.root or (f"{foreign.PROCESSORS[other]}-{other}" if other else None)
-    if foreign.processor(options.root or "") != other:
-        raise HarnessError(f"{kernel.kver} cannot run the programs of {options.root}")
+    name = options.root or (foreign.PROCESSORS[other] if other else "")
+    if other and not foreign.processor(name):
+        name += f"-{other}"
+    if foreign.processor(name) != other:
+        raise HarnessError(f"{kernel.kver} cannot run the programs of {name}")
+    return userroots.UserRoot(name) if name else None
 
 
-def make_machines(options, kernel, folder):
+def system_of(options, kernel, stage):
+    """The settings of a guest that depend on its kernel."""
     if kernel.user_mode and (options.pair or not kernel.smp and (options.cpus or 1) > 1):
         raise HarnessError(f"{kernel.kver} runs alone" + ("" if kernel.smp else " and with one CPU"))
-    root = userroots.UserRoot(options.root).ensure() if options.root else None
-    stage = folder / "stage"
+    root = root_of(options, kernel)
+    if root:
+        root.ensure()
     initramfs.stage(kernel, stage, [] if options.no_rox else installer(kernel, root, stage))
     icount = virtual_time(options, kernel)
-    common = {
+    return {
         "accel": "tcg" if options.plugin or icount else options.accel or accel.choose(kernel),
-        "icount": icount, "plugin": options.plugin, "mem": options.mem, "cpu": options.cpu,
-        "append": options.append, "overlay": options.overlay_size, "shell": options.shell,
-        "keep": options.no_unload, "command": options.command, "cwd": os.getcwd(),
-        "stage": str(stage), "root": str(root.path) if root else "/", "foreign": bool(root and root.arch),
-        "shared": root.shared() if root else (),
+        "icount": icount, "stage": str(stage), "root": str(root.path) if root else "/",
+        "foreign": bool(root and root.arch), "shared": root.shared() if root else (),
+        "environment": passed_environment(options, root),
     }
+
+
+def make_machines(options, found, folder):
+    """The guests, whose kernels are `found`: one, or the two of a pair, which may be the same."""
+    common = {
+        "cpus": options.cpus or (1 if options.pair else 2), "plugin": options.plugin, "mem": options.mem,
+        "cpu": options.cpu, "append": options.append, "overlay": options.overlay_size,
+        "shell": options.shell, "keep": options.no_unload, "command": options.command, "cwd": os.getcwd(),
+    }
+    systems = {kernel.kver: system_of(options, kernel, folder / f"stage-{kernel.kver}") for kernel in found}
     machines = []
-    for role in (0, 1) if options.pair else (None,):
-        network, environment = [], passed_environment(options)
+    for role, kernel in enumerate(found) if options.pair else ((None, found[0]),):
+        network, system = [], dict(systems[kernel.kver])
         if options.pair:
             network, more = pair_settings(options, role, folder / "net")
-            environment.update(more)
+            system["environment"] = {**system["environment"], **more}
         own = folder / f"vm{role or 0}"
         own.mkdir()
         kind = UserModeMachine if kernel.user_mode else Machine
-        machines.append(kind(Settings(
-            kernel, cpus=options.cpus or (1 if options.pair else 2), role=role, network=network,
-            environment=environment, log=log_path(options, kernel, role), **common), own))
+        machines.append(kind(Settings(kernel, role=role, network=network, log=log_path(options, kernel, role),
+                                      **common, **system), own))
     return machines
 
 
@@ -308,14 +323,15 @@ def boot(options, folder, machines, deadline):
 
 def run(options):
     deadline = time.monotonic() + options.timeout
-    kernel = kernels.find(options.kernel)
-    choose_root(options, kernel)
+    found = [kernels.find(options.kernel)]
+    if options.pair:
+        found.append(kernels.find(options.peer) if options.peer else found[0])
     if options.tap:
         taps.make(options.mtu, options.tap)
     for tries in itertools.count(1):
         with tempfile.TemporaryDirectory(prefix="rox-vm-") as name:
             folder = Path(name)
-            machines = make_machines(options, kernel, folder)
+            machines = make_machines(options, found, folder)
             cut = boot(options, folder, machines, deadline)
             if cut not in ("emulator", "boot") or tries == BOOT_TRIES:
                 codes = [verdict(machine, cut) for machine in machines]

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from unittest import mock
 
 from roxcheck import record, runs, table
-from roxvm import debugkernel, foreign, kcsan, kernels, kernlog, usermode
+from roxvm import cli, debugkernel, foreign, kcsan, kernels, kernlog, usermode
+from roxvm.paths import HarnessError
 
 RULE = "=" * 66
 
@@ -112,6 +113,26 @@ class Names(unittest.TestCase):
             self.assertEqual(usermode.UserModeMachine.processors(guest), wanted)
 
 
+class Guests(unittest.TestCase):
+    def root_of(self, kver, root=None):
+        found = cli.root_of(SimpleNamespace(root=root), kernels.Kernel(kver))
+        return found and found.name
+
+    def test_root_is_of_the_kernels_processor(self):
+        self.assertIsNone(self.root_of("6.12.95+deb12-amd64"))
+        self.assertEqual(self.root_of("6.12.95+deb12-amd64", "trixie"), "trixie")
+        for root in (None, "trixie", "trixie-arm64"):
+            self.assertEqual(self.root_of("6.12.118+deb13-arm64-16k", root), "trixie-arm64")
+        for kver, root in (("6.12.95+deb12-amd64", "trixie-arm64"), ("6.12.118+deb13-arm64", "bookworm")):
+            with self.assertRaises(HarnessError):
+                self.root_of(kver, root)
+
+    def test_peer_is_the_other_guest_of_a_pair(self):
+        self.assertEqual(cli.parse(["--pair", "virtio", "--peer", "6.12-arm64", "--", "true"]).peer, "6.12-arm64")
+        with mock.patch("sys.stderr"), self.assertRaises(SystemExit):
+            cli.parse(["--peer", "6.12-arm64", "--", "true"])
+
+
 def labels(*arguments, **options):
     return [f"{row.label} {row.form}" for row in table.select(*arguments, **options)]
 
@@ -138,6 +159,16 @@ class Table(unittest.TestCase):
         self.assertEqual(labels(["pair"], ["6.12-rt"], "all"),
                          ["pair virtio 6.12-rt full", "pair e1000e 6.12-rt full"])
         self.assertEqual(labels(["unit"], ["uml"], "all"), ["unit full"])
+
+    def test_pair_of_two_processors_needs_both_kernels(self):
+        mixed = "pair virtio 6.12 6.12-arm64 core"
+        self.assertIn(mixed, labels(["pair"], ["6.1", "6.12", "6.12-arm64"], "all"))
+        self.assertNotIn(mixed, labels(["pair"], ["6.1", "6.12"], "all"))
+        self.assertEqual(len(labels(["pair"], ["6.12-arm64"], "all")), 2)
+        row = next(row for row in table.ROWS if row.peer)
+        command = runs.command_of(row)
+        self.assertEqual(command[command.index("--peer") + 1], "6.12-arm64")
+        self.assertEqual(command[command.index("--root") + 1], "trixie")
 
     def test_form_and_cpus_can_be_given(self):
         self.assertEqual(labels(["wire"], ["6.1", "6.12", "uml"], "all", form="core", cpus=8),
