@@ -2,7 +2,8 @@
 """Record the results of runs of scripts/check.
 
 Each run leaves a JSON file in build/results. Documentation/results.md has a table of the last result of
-each group on each kernel, to which `scripts/check --record` adds these files.
+each group on each kernel, to which `scripts/check --record` adds these files. From it comes the table of kernels
+that were booted, in Documentation/kernels.md.
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 from roxvm import debugkernel, kernels
 from roxvm.paths import BUILD, REPO, HarnessError
 
-from . import sources, table
+from . import booted, sources, table
 
 FOLDER = BUILD / "results"
 TABLE = REPO / "Documentation" / "results.md"
@@ -79,7 +80,7 @@ def variables():
 def cpus_of(row):
     if row.kernel == "host":
         return os.cpu_count()
-    return row.cpus or table.CPUS.get(row.group) or (1 if row.card or row.kernel == "uml" else 2)
+    return row.cpus or table.CPUS.get(row.group) or (1 if row.card or row.kernel.startswith("uml") else 2)
 
 
 class Log:
@@ -166,5 +167,7 @@ def write_table():
     last = {line[NAME]: line for line in sorted(lines, key=lambda line: line[DATE])}
     rows = [COLUMNS, ("---",) * len(COLUMNS), *sorted(last.values())]
     TABLE.write_text(HEAD + "".join(f"| {' | '.join(line)} |\n" for line in rows), encoding="utf-8")
+    booted.write([tuple(line[COLUMNS.index(name)] for name in ("Group", "Kernel", "Form", "Date", "Passed", "Failed"))
+                  for line in last.values()])
     print(f"{TABLE.relative_to(REPO)}: {len(last)} results")
     return 0

@@ -34,13 +34,14 @@ def merge(old, new, order):
     return [found[name] for name in order if name in found]
 
 
-def write(text, rows):
-    """The page with these rows as its table."""
-    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS),
+def write(text, rows, columns=COLUMNS, marks=(BEGIN, END)):
+    """The page with these rows as the table between the marks."""
+    begin, end = marks
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns),
              *(f"| {' | '.join(row)} |" for row in rows)]
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return "\n".join([before + BEGIN, "", *lines, "", END + after])
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return "\n".join([before + begin, "", *lines, "", end + after])
 
 
 def record(new, order):

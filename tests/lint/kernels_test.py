@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from unittest import mock
 
-from roxcheck import record, runs, table
+from roxcheck import booted, record, runs, table
 from roxvm import cli, debugkernel, foreign, kcsan, kernels, kernlog, usermode
 from roxvm.paths import HarnessError
 
@@ -191,12 +191,29 @@ class Page(unittest.TestCase):
         other = record.cells(self.CONTENT, {**self.ENTRY, "cpus": 8})
         with TemporaryDirectory() as folder:
             page = Path(folder) / "results.md"
-            with mock.patch.multiple(record, TABLE=page, REPO=Path(folder)):
+            kernels_page = Path(folder) / "kernels.md"
+            kernels_page.write_text("a\n{}\n{}\nb\n".format(*booted.MARKS), encoding="utf-8")
+            with mock.patch.multiple(record, TABLE=page, REPO=Path(folder)), \
+                    mock.patch.object(booted.page, "PAGE", kernels_page):
                 for lines in ([new, other], [old]):
                     with mock.patch.object(record, "new_lines", return_value=lines):
                         record.write_table()
             found = list(record.known(page.read_text(encoding="utf-8")))
+            self.assertIn("| 6.12.117-rox-kcsan-0 |", kernels_page.read_text(encoding="utf-8"))
         self.assertCountEqual(found, [new, other])
+
+    def test_kernels_that_booted_have_the_last_result_of_each_group(self):
+        arm64 = "6.12-arm64-16k (6.12.118+deb13-arm64-16k)"
+        lines = [("wire", arm64, "full", "2026-11-24 10:00", "194", "0"),
+                 ("verbs", arm64, "core", "2026-11-24 10:00", "700", "1"),
+                 ("verbs", arm64, "core", "2026-11-25 10:00", "750", "0"),
+                 ("lint", "host", "full", "2026-11-25 10:00", "96", "0"),
+                 ("wire", "6.1 (6.1.0-56-amd64)", "full", "2026-11-25 10:00", "190", "4")]
+        with mock.patch.object(kernels, "architecture", lambda: "amd64"):
+            self.assertEqual(booted.table(lines), [
+                ("6.1", "6.1.0-56-amd64", "amd64", "this machine's files", "wire 190", "4"),
+                ("6.12-arm64-16k", "6.12.118+deb13-arm64-16k", "arm64", "trixie-arm64",
+                 "verbs (core) 750, wire 194", "0")])
 
     def test_what_has_passed_with_these_files_is_known(self):
         good = {**self.ENTRY, "failed": [], "tree": "t-wire", "clock": None}
