@@ -25,8 +25,8 @@ needs_deps = @scripts/deps --quick $(if $(ROX_INSTALL),,--check)
 # The kernels of `make check`, of `make check-all`, and of the quick targets. "uml" is User Mode Linux with KUnit, built
 # here; "debug", "debug-rt" and "kcsan" take longer to build (scripts/roxvm/debugkernel.py).
 KERNELS ?= 6.1 6.12 uml
-ALL_KERNELS ?= 6.1 6.12 6.12-rt 7.3 7.3-cloud 6.12-arm64 6.12-arm64-16k uml uml-7.3 debug debug-rt kcsan
-built_kernels := debug debug-rt kcsan uml uml-7.3
+ALL_KERNELS ?= 6.1 6.12 6.12-rt 7.3 7.3-cloud 6.12-arm64 6.12-arm64-16k uml uml-7.3 uml-small debug debug-rt kcsan
+built_kernels := debug debug-rt kcsan uml uml-7.3 uml-small arm64-64k
 # A line for recipes that need a kernel which may have to be built.
 built_first = $(if $(filter $(built_kernels),$1),@$(MAKE) --no-print-directory kernel-$1)
 QUICK_KERNEL ?= 6.12
@@ -83,8 +83,10 @@ deps-there:
 
 ## make kernel-uml      User Mode Linux with KASAN, lockdep, KUnit, ...: 10 to 12 CPU minutes, once
 ## make kernel-uml-7.3  the same from the source of 7.3, with several CPUs
+## make kernel-uml-small    that without what rox can do without: 5 CPU minutes, once
 ## make kernel-debug    the same for x86 machines: 20 CPU minutes, once
 ## make kernel-debug-rt, kernel-kcsan    that with PREEMPT_RT, or with KCSAN: as long
+## make kernel-arm64-64k    pages of 64 KiB, for guests of arm64
 .PHONY: $(built_kernels:%=kernel-%)
 $(built_kernels:%=kernel-%): kernel-%:
 	$(needs_deps) kernel

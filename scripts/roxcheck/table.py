@@ -174,6 +174,8 @@ ROWS = (
     Row("hostile", "uml", ALL),
     Row("kunit", "debug", ALL),
     Row("kunit", "uml-7.3", ALL),
+    Row("kunit", "uml-small", ALL),
+    Row("apps", "uml-small", ALL, "core"),
 
     *(Row(group, "newest", ALL, clock=clock) for group in CLOCKED for clock in CLOCKS),
 )
@@ -205,7 +207,7 @@ def select(groups, kernels, tier, form="", cpus=None):
     if form:
         chosen = [replace(row, form=form) for row in chosen]
     if cpus:
-        chosen = [replace(row, cpus=cpus) for row in chosen if row.kernel not in ("host", "uml")]
+        chosen = [replace(row, cpus=cpus) for row in chosen if not row.kernel.startswith(("host", "uml"))]
     return list({(row.label, row.form, row.clock): row for row in chosen}.values())
 
 

@@ -15,7 +15,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="scripts/matrix", description="Build the module for many kernels, without guests.",
         epilog="WORD is a series (7.3), a kernel (7.3-rt), a flavour (plain, rt, cloud, 16k), a processor (arm64), "
-               "a release (trixie), or what is left out (no-IPv6; full: nothing). A row has to have all words.")
+               "a release (trixie; source: without headers of Debian), or what is left out "
+               "(no-IPv6; full: nothing). A row has to have all words.")
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--list", action="store_true", help="print the rows, build nothing")
     parser.add_argument("--latest", action="store_true", help="look for newer headers than those unpacked")

@@ -9,6 +9,10 @@ PAGES = (("7.3", "16k", "arm64", "trixie"), ("7.2", "16k", "arm64", "trixie"), (
 PROCESSORS = ("amd64", "arm64")
 # Series and the release whose compiler made the kernel. The newest come first: they fail most often.
 SERIES = (("7.3", "trixie"), ("7.2", "trixie"), ("6.12", "trixie"), ("6.12", "bookworm"), ("6.1", "bookworm"))
+# Pages of 64 KiB and a big-endian processor: for these there are no headers, but Debian's source of the kernel
+# (source.py).
+SOURCE = "source"
+SOURCES = (("6.12", "64k", "arm64", SOURCE), ("6.12", "", "s390x", SOURCE))
 # What is left out of a configuration, on one kernel each.
 SMALL = (("6.12", "trixie"), ("7.3", "trixie"))
 
@@ -40,7 +44,7 @@ def table(kinds):
     """All rows. The usual flavours stand first, so that an interrupted run has built most of what differs."""
     rows = [Row(series, flavour, arch, release) for flavour in FLAVOURS
             for series, release in SERIES for arch in PROCESSORS]
-    rows += [Row(*row) for row in PAGES]
+    rows += [Row(*row) for row in (*PAGES, *SOURCES)]
     return rows + [Row(series, "", "amd64", release, kind) for series, release in SMALL for kind in kinds]
 
 

@@ -6,7 +6,9 @@ PREEMPT_RT (scripts/debug-rt.config over it), and "kcsan" has the data race dete
 instead of KASAN and lockdep (scripts/kcsan.config over it). "uml" is User Mode Linux,
 a kernel that runs as a program of its host (scripts/uml.config): smaller, built in
 about half of the time, not emulated, with one CPU. "uml-7.3" is that of a newer source
-(scripts/uml-7.3.config over it), which has several CPUs.
+(scripts/uml-7.3.config over it), which has several CPUs. "uml-small" is "uml" without what rox
+can do without, and without what finds bugs (scripts/uml-small.config over it).
+"arm64-64k" has pages of 64 KiB (scripts/arm64-64k.config over that of "debug").
 
 They are in the cache folder beside Debian's kernels. The name of a kernel's folder is its
 version, which ends in a hash of what it was made from: the version of the source
@@ -37,14 +39,16 @@ OBJECTS = (".o", ".a", ".cmd", ".mod.c")
 
 class Recipe:
     """How to make a kernel. `arch` is an architecture as the kernel names it, if not the host's; `base`
-    is the recipe whose configuration this one extends; `series` is that of the source."""
+    is the recipe whose configuration this one extends; `series` is that of the source; `cross` is how
+    names of a cross compiler begin."""
 
-    def __init__(self, name, arch=None, base=None, series=SERIES):
+    def __init__(self, name, arch=None, base=None, series=SERIES, cross=""):
         self.name = name
         self.arch = arch
         self.base = base
         self.series = series
         self.package = f"linux-source-{series}"
+        self.cross = cross
         self.mark = f"-rox-{name}-"
         self.config = REPO / f"scripts/{name}.config"
         self.folder = CACHE / name
@@ -68,15 +72,22 @@ class BuiltKernel(kernels.Kernel):
         self.root = recipe.folder / kver
         self.user_mode = recipe.arch == "um"
         self.smp = "\nCONFIG_SMP=y\n" in recipe.settings()
+        self.stripped = not recipe.cross
 
     @property
     def headers(self):
         return self.root / "build"
 
+    @property
+    def image(self):
+        """QEMU boots an ELF file on x86 only."""
+        return self.root / "boot" / ("vmlinux" if self.stripped else "Image")
+
 
 DEBUG, UML = Recipe("debug"), Recipe("uml", "um")
 RECIPES = (DEBUG, Recipe("debug-rt", base=DEBUG), Recipe("kcsan", base=DEBUG), UML,
-           Recipe("uml-7.3", "um", UML, "7.3"))
+           Recipe("uml-7.3", "um", UML, "7.3"), Recipe("uml-small", "um", UML),
+           Recipe("arm64-64k", "arm64", DEBUG, cross="aarch64-linux-gnu-"))
 NAMES = tuple(recipe.name for recipe in RECIPES)
 
 
@@ -106,8 +117,7 @@ def source_version(recipe):
 
 
 def fingerprint(recipe, version):
-    compiler = subprocess.run(["gcc", "-dumpfullversion"], stdout=subprocess.PIPE, text=True,
-                              check=True).stdout
+    compiler = kernels.run(f"{recipe.cross}gcc", "-dumpfullversion", stdout=subprocess.PIPE, text=True).stdout
     parts = [version, compiler, recipe.settings()]
     if recipe.arch == "um":
         parts.append(str(REGISTER_BYTES))
@@ -169,6 +179,11 @@ def unpack_into(tree, recipe, version):
     (tree / ".complete").touch()
 
 
+def settings_of_make(recipe):
+    """Variables of make, with which modules are built, too."""
+    return {name: value for name, value in (("ARCH", recipe.arch), ("CROSS_COMPILE", recipe.cross)) if value}
+
+
 def make(recipe, tree, output, *arguments, log=None):
     # The build folder has a new name each time. Relative paths to the source stay the same.
     environment = dict(os.environ, CCACHE_DIR=str(CACHE / "ccache"), CCACHE_BASEDIR=str(CACHE),
@@ -177,9 +192,8 @@ def make(recipe, tree, output, *arguments, log=None):
     # The caller's variables are for the module, not for the kernel.
     for name in ("MAKEFLAGS", "MFLAGS", "KVER", "KDIR"):
         environment.pop(name, None)
-    command = ["make", "-s", "-C", str(tree), f"O={output}", "CC=ccache gcc", *arguments]
-    if recipe.arch:
-        command.append(f"ARCH={recipe.arch}")
+    command = ["make", "-s", "-C", str(tree), f"O={output}", f"CC=ccache {recipe.cross}gcc", *arguments]
+    command += [f"{name}={value}" for name, value in settings_of_make(recipe).items()]
     result = subprocess.run(command, env=environment, stdout=log or sys.stderr,
                             stderr=subprocess.STDOUT, check=False)
     if result.returncode:
@@ -238,6 +252,15 @@ def prune(output):
                 os.unlink(os.path.join(folder, name))
 
 
+def install_image(kernel, recipe, output, target):
+    """Takes what is booted out of the build tree."""
+    if kernel.stripped:
+        kernels.run("strip", "-o", target, output / "vmlinux")
+    else:
+        shutil.copy(output / f"arch/{recipe.arch}/boot/Image", target)
+    (output / "vmlinux").unlink()
+
+
 def build(recipe, version):
     tree = unpack_source(recipe, version)
     mark = recipe.mark + fingerprint(recipe, version)
@@ -251,25 +274,42 @@ def build(recipe, version):
         with open(root / "build.log", "w", encoding="utf-8") as log:
             if recipe.arch == "um":
                 widen_registers(recipe, tree, output, log)
-            make(recipe, tree, output, f"-j{os.cpu_count()}", "vmlinux", "modules", log=log)
+            make(recipe, tree, output, f"-j{os.cpu_count()}", "Image" if recipe.cross else "vmlinux", "modules",
+                 log=log)
             make(recipe, tree, output, f"INSTALL_MOD_PATH={root}", "modules_install", log=log)
         kver = (output / "include/config/kernel.release").read_text().strip()
         (root / "boot").mkdir()
-        kernels.run("strip", "-o", root / "boot/vmlinux", output / "vmlinux")
-        (output / "vmlinux").unlink()
-        prune(output)
         kernel = BuiltKernel(recipe, kver)
+        install_image(kernel, recipe, output, root / "boot" / kernel.image.name)
+        prune(output)
         shutil.rmtree(kernel.root, ignore_errors=True)
-        # The makefile contains the path of the build tree. ARCH is set there for module builds.
+        # The makefile contains the path of the build tree. What modules are built with is set there.
         makefile = output / "Makefile"
         text = makefile.read_text().replace(str(output), str(kernel.headers))
-        makefile.write_text((f"export ARCH := {recipe.arch}\n" if recipe.arch else "") + text)
+        exports = "".join(f"export {name} := {value}\n" for name, value in settings_of_make(recipe).items())
+        makefile.write_text(exports + text)
         root.rename(kernel.root)
         root.mkdir()                    # for the clean-up of the temporary folder
     (kernel.root / ".complete").touch()
     say(f"built {kver} in {time.monotonic() - began:.0f} s")
     forget_others(recipe, kernel)
     return kernel
+
+
+def configured(recipe):
+    """A folder with the configuration of a kernel that is not built: modules compile there, and are not linked."""
+    version = source_version()
+    output = CACHE / "configured" / f"{recipe.name}-{fingerprint(recipe, version)}"
+    if not (output / ".complete").exists():
+        tree = unpack_source(version)
+        shutil.rmtree(output, ignore_errors=True)
+        output.mkdir(parents=True)
+        say(f"configuring kernel {recipe.name} in {output}")
+        configure(recipe, tree, output, recipe.mark)
+        with open(output / "build.log", "w", encoding="utf-8") as log:
+            make(recipe, tree, output, f"-j{os.cpu_count()}", "modules_prepare", log=log)
+        (output / ".complete").touch()
+    return output
 
 
 def forget_others(recipe, kernel, keep=2):

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from unittest import mock
 
-from roxmatrix import build, cli, headers, page, rows, small
+from roxmatrix import build, cli, headers, page, rows, small, source
 from roxvm import debroot
 from roxvm.paths import HarnessError
 
@@ -32,6 +32,7 @@ class MatrixRows(unittest.TestCase):
     def test_words_all_count(self):
         self.assertEqual(labels("6.12", "bookworm", "cloud", "arm64"), ["6.12-cloud arm64 bookworm"])
         self.assertEqual(labels("7.3", "no-IPv6"), ["7.3 amd64 trixie no IPv6"])
+        self.assertEqual(labels("source"), ["6.12-64k arm64 source", "6.12 s390x source"])
         self.assertEqual(labels("7.4"), [])
 
     def test_command_without_rows_fails(self):
@@ -125,6 +126,13 @@ class MatrixVerdict(unittest.TestCase):
             module.write_bytes(b"\x7fELF" + bytes(14) + (183).to_bytes(2, "little"))
             self.assertTrue(build.is_for(module, "arm64"))
             self.assertFalse(build.is_for(module, "amd64"))
+            module.write_bytes(b"\x7fELF\x02\x02" + bytes(12) + (22).to_bytes(2, "big"))
+            self.assertTrue(build.is_for(module, "s390x"))
+            self.assertFalse(build.is_for(module, "arm64"))
+
+    def test_symbols_of_a_kernel_that_is_not_built_are_no_warnings(self):
+        unknown = 'WARNING: modpost: "kfree" [rox.ko] undefined!\n'
+        self.assertEqual(source.without_unknown_symbols(unknown + self.WARNED + unknown), self.WARNED)
 
 
 class MatrixSmall(unittest.TestCase):
