@@ -106,6 +106,12 @@ static void rox_cm_mark_req(struct rox_dev *dev, union rox_cm_mad *mad)
 	rox_qp_put(qp);
 }
 
+/* What packets to an address of the device may have. */
+static u32 rox_cm_own_mtu(struct rox_dev *dev, const struct in6_addr *addr)
+{
+	return min(READ_ONCE(dev->mtu), rox_net_gid_mtu(&dev->net, addr));
+}
+
 /* The MTU of the connection, as this end knows it. @saddr: its address here. */
 static u32 rox_cm_mtu_of(struct rox_dev *dev, u32 qpn, const struct in6_addr *saddr)
 {
@@ -118,7 +124,7 @@ static u32 rox_cm_mtu_of(struct rox_dev *dev, u32 qpn, const struct in6_addr *sa
 		rox_qp_put(qp);
 	}
 	/* A program may send the REP before it modifies its QP. */
-	return mtu ?: min(READ_ONCE(dev->mtu), rox_net_gid_mtu(&dev->net, saddr));
+	return mtu ?: rox_cm_own_mtu(dev, saddr);
 }
 
 void rox_cm_sending(struct rox_qp *gsi, const struct rox_path *path, void *data)
@@ -143,7 +149,7 @@ static void rox_cm_lower_req(struct rox_dev *dev, const struct rox_pkt *pkt,
 	u32 mine;
 
 	rox_pkt_addrs(pkt, &saddr, &daddr);
-	mine = min(READ_ONCE(dev->mtu), rox_net_gid_mtu(&dev->net, &daddr));
+	mine = rox_cm_own_mtu(dev, &daddr);
 	if (IBA_GET(CM_REQ_PATH_PACKET_PAYLOAD_MTU, &mad->req) > mine)
 		IBA_SET(CM_REQ_PATH_PACKET_PAYLOAD_MTU, &mad->req, mine);
 }
