@@ -298,10 +298,10 @@ def build(recipe, version):
 
 def configured(recipe):
     """A folder with the configuration of a kernel that is not built: modules compile there, and are not linked."""
-    version = source_version()
+    version = source_version(recipe)
     output = CACHE / "configured" / f"{recipe.name}-{fingerprint(recipe, version)}"
     if not (output / ".complete").exists():
-        tree = unpack_source(version)
+        tree = unpack_source(recipe, version)
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir(parents=True)
         say(f"configuring kernel {recipe.name} in {output}")

@@ -243,8 +243,9 @@ TEST_F(Congestion, XrcInitiators)
         if (!ect)
             continue;
         EXPECT_TRUE(eventually([&] { return counted("rp_cnp_handled") - handled == 1; }));
-        if (shown && !std::strcmp(algorithm, "dcqcn"))
+        if (shown && !std::strcmp(algorithm, "dcqcn")) {
             EXPECT_TRUE(eventually([&] { return field("drv_cc_rate_kbit") < rate; }));
+        }
     }
     line.reset();
 }
