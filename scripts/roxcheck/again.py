@@ -65,11 +65,14 @@ def until_red(runs, places, values, output):
             for run in runs:
                 run.end()
 
+    # The results of a run that is at its end are not under way for a moment.
+    def red():
+        return any(run.ended for run in runs) or any(result.failed for result in under_way())
+
     for run in runs:
         run.watch = watch
     while waiting and not any(result.failed for result in results.values()):
-        ended = places.run_all(waiting, lambda run: run(values, output),
-                               lambda: any(result.failed for result in under_way()))
+        ended = places.run_all(waiting, lambda run: run(values, output), red)
         results.update(ended)
         waiting = [run for run in waiting if run not in ended]
         unsteady += try_again(ended.keys(), ended.values(), values, output, unsteady)
