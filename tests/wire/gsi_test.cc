@@ -49,6 +49,24 @@ protected:
         ASSERT_NO_THROW(cm.connects());
     }
     std::uint64_t counted(const char *name) const { return vt::port_counter(vt::device_a(), name); }
+    /// Sends the frames four times; connections are made meanwhile.
+    void flood(const std::vector<Octets> &frames)
+    {
+        for (int i = 0; i < 4; i++) {
+            peer.send_all(frames);
+            ASSERT_NO_THROW(cm.connects());
+        }
+    }
+    Octets host_mac() const
+    {
+        const Mac &mac = line->route().source_mac;
+        return Octets(mac.begin(), mac.end());
+    }
+    Octets device_mac() const
+    {
+        const Mac &mac = line->route().target_mac;
+        return Octets(mac.begin(), mac.end());
+    }
 
     /// A REQ of the CM (12.6.5) with the path in it that its sender has, for a service that nobody
     /// offers.
@@ -185,6 +203,89 @@ TEST_F(Gsi, RequestOfAHostThatIsResolvedLater)
     EXPECT_EQ(answer->route.target, line->route().source);
     vt::shell("ip neighbour delete 10.0.0.250 dev " + vt::variable("ROX_NETDEV_A"));
     line->route() = honest;
+}
+
+// Ten thousand requests of one host for a service that nobody offers. Each is refused; connections
+// are made meanwhile.
+TEST_F(Gsi, RequestsOfOneHost)
+{
+    constexpr std::uint32_t kRequests = 10000, kBatch = 500;
+    std::size_t answers = 0;
+    for (std::uint32_t id = 1; id < kRequests; id += kBatch) {
+        std::vector<Octets> frames;
+        for (std::uint32_t i = 0; i < kBatch; i++)
+            frames.push_back(line->frame(connection_request(id + i)));
+        peer.send_all(frames);
+        if (id % (4 * kBatch) == 1) {
+            ASSERT_NO_THROW(cm.connects());
+        }
+        answers += peer.drain();
+    }
+    EXPECT_GT(answers, kGsiReceives);
+    // The receives have come back, and the next request is answered.
+    ASSERT_NO_THROW(cm.connects());
+    peer.drain();
+    EXPECT_TRUE(vt::eventually([&] {
+        line->send(connection_request(kRequests + 1));
+        return peer.receive(vt::Millis(100)).has_value();
+    }));
+}
+
+// Requests to join a multicast group, as to a subnet manager: RoCE has none.
+TEST_F(Gsi, JoinsOfMulticastGroups)
+{
+    constexpr std::uint8_t kSubnetAdministration = 3, kSet = 2, kGetTable = 0x12,
+                           kMemberRecord = 0x38;
+    std::vector<Packet> packets;
+    for (unsigned i = 0; i < 3000; i++) {
+        Octets mad{1, kSubnetAdministration, 2, i % 2 ? kSet : kGetTable};
+        mad = mad + word(0) + word(0) + word(i) + Octets{0, kMemberRecord, 0, 0};
+        packets.push_back(datagram(kMad, kSendOnly, mad));
+    }
+    send(packets);
+}
+
+// What is not RoCE: ARP requests and answers of hosts that nobody asked for.
+TEST_F(Gsi, FloodOfArp)
+{
+    constexpr std::uint8_t kRequest = 1, kReply = 2;
+    const Octets everybody(6, 0xff);
+    std::vector<Octets> frames;
+    for (unsigned i = 0; i < 8000; i++) {
+        const std::uint8_t kind = i % 2 ? kRequest : kReply;
+        const Octets from{10, 0, static_cast<std::uint8_t>(1 + i / 250),
+                          static_cast<std::uint8_t>(3 + i % 250)};
+        Octets frame = (kind == kRequest ? everybody : device_mac()) + host_mac();
+        frame = frame + Octets{8, 6, 0, 1, 8, 0, 6, 4, 0, kind} + host_mac() + from + device_mac() +
+                Octets(line->route().target.end() - 4, line->route().target.end());
+        frame.resize(60);
+        frames.push_back(frame);
+    }
+    flood(frames);
+}
+
+// IGMP queries (RFC 2236), general ones and for groups, which ask for an answer at once.
+TEST_F(Gsi, FloodOfGroupQueries)
+{
+    const Route &route = line->route();
+    std::vector<Octets> frames;
+    for (unsigned i = 0; i < 8000; i++) {
+        const std::uint8_t group = static_cast<std::uint8_t>(i % 250);
+        const Octets asked = group ? Octets{239, 20, 0, group} : Octets(4, 0);
+        const Octets target = group ? asked : Octets{224, 0, 0, 1};
+        const unsigned sum = 0x1101 + (group ? 0xef14 + group : 0);
+        const unsigned check = ~(sum + (sum >> 16)) & 0xffff;
+        Octets frame = Octets{1, 0, 0x5e, target[1], 0, target[3]} + host_mac() + Octets{8, 0};
+        frame = frame + Octets{0x45, 0, 0, 28, 0, 0, 0, 0, 1, 2, 0, 0} +
+                Octets(route.source.end() - 4, route.source.end()) + target +
+                Octets{0x11, 1, static_cast<std::uint8_t>(check >> 8),
+                       static_cast<std::uint8_t>(check)} +
+                asked;
+        repair_ip(frame);
+        frame.resize(60);
+        frames.push_back(frame);
+    }
+    flood(frames);
 }
 
 } // namespace
