@@ -191,7 +191,8 @@ def make_machines(options, found, folder):
         "cpu": options.cpu, "append": options.append, "overlay": options.overlay_size,
         "shell": options.shell, "keep": options.no_unload, "command": options.command, "cwd": os.getcwd(),
     }
-    systems = {kernel.kver: system_of(options, kernel, folder / f"stage-{kernel.kver}") for kernel in found}
+    systems = {kver: system_of(options, kernel, folder / f"stage-{kver}")
+               for kver, kernel in {kernel.kver: kernel for kernel in found}.items()}
     machines = []
     for role, kernel in enumerate(found) if options.pair else ((None, found[0]),):
         network, system = [], dict(systems[kernel.kver])

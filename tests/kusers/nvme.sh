@@ -115,6 +115,39 @@ nvme_link_deleted_under_load() {
 	nvme_load_ends && wait_until 40 nvme_gone && link_up
 }
 
+# The target's netdev carries less than the host's: the connection has the smaller MTU.
+nvme_smaller_mtu() {
+	local status=0
+	ask mtu 1500 || return
+	nvme_connect "$nvme_address" 2 && nvme_fio && nvme_disconnect || status=1
+	ask mtu 9000 && return $status
+}
+
+nvme_reads_beyond() {
+	local bytes
+	bytes=$(sed -n 's/^read_bytes: //p' "/proc/$load/io") && ((bytes > $1))
+}
+
+# Under load the target has another MAC, and the first one again. The connection goes on: the host has not begun
+# another one.
+nvme_other_mac() {
+	local first mac bytes connections
+	nvme_connect "$nvme_address" 2 && nvme_load_start "$(nvme_device)" || return
+	connections=$(nvme_connections)
+	first=$(ip neighbour show "$nvme_address" | grep -o '..:..:..:..:..:..') || return
+	for mac in 02:00:00:00:0a:0b "$first"; do
+		ask mac "$mac" && bytes=$(sed -n 's/^read_bytes: //p' "/proc/$load/io") &&
+			wait_until 40 nvme_reads_beyond $((bytes + (4 << 20))) || { dmesg | tail -n 20; return 1; }
+	done
+	[[ $(nvme_connections) == "$connections" ]] || { dmesg | tail -n 20; return 1; }
+	kill "$load" && nvme_load_ends && nvme_disconnect
+}
+
+# The QPs of the host, by number: another connection has others.
+nvme_connections() {
+	rdma resource show qp link rox0/1 | grep nvme_rdma | grep -o 'lqpn [0-9]*' | sort
+}
+
 # As a case needs it that follows one which failed.
 nvme_needs() {
 	nvme_device >/dev/null || nvme_connect "$nvme_address"
@@ -144,4 +177,7 @@ nvme_tests() {
 	case_run "NVMe: connect again" nvme_connect "$nvme_address"
 	case_run "NVMe: fio with verify again" nvme_fio
 	case_run "NVMe: disconnect at the end" nvme_disconnect
+	[[ $role != both ]] || return 0
+	case_run "NVMe: the target's MTU is smaller" nvme_smaller_mtu
+	case_run "NVMe: the target's MAC changes under load" nvme_other_mac
 }

@@ -39,10 +39,10 @@ tunnel_macsec() {
 		ip -n $1 macsec add t0 rx port 1 address $other sa 0 pn 1 on key 00 $key
 }
 
-# The netdev is the only port, and the active one. A port has no address.
+# The netdev is the only port, and the active one; both have one MAC. A port has no address.
 tunnel_team() {
 	local index
-	ip -n $1 link add t0 type team && ip -n $1 address flush dev $2 && ip -n $1 link set $2 down &&
+	ip -n $1 link add t0 address $(mac_of $1 $2) type team && ip -n $1 address flush dev $2 && ip -n $1 link set $2 down &&
 		ip netns exec $1 teamnl t0 setoption mode activebackup && ip -n $1 link set $2 master t0 &&
 		ip -n $1 link set $2 up && index=$(ip netns exec $1 cat /sys/class/net/$2/ifindex) &&
 		ip netns exec $1 teamnl t0 setoption activeport $index
@@ -98,8 +98,10 @@ vrf_works() {
 		flow_stop one one6 && cm_pair $IP1 && vrf_from
 }
 
+# The client is in the VRF.
 vrf_from() {
-	NS1=$NS2 NS2=$NS1 run_pair -- rping -s -a $IP2 -C 5 -v -- rping -c -a $IP2 -I $IP1 -C 5 -v
+	local client=$NS1 server=$NS2
+	NS1=$server NS2=$client run_pair -- rping -s -a $IP2 -C 5 -v -- rping -c -a $IP2 -I $IP1 -C 5 -v
 }
 
 vrf_sourceless() {
