@@ -117,10 +117,10 @@ nvme_link_deleted_under_load() {
 
 # The target's netdev carries less than the host's: the connection has the smaller MTU.
 nvme_smaller_mtu() {
-	local status=0
-	ask mtu 1500 || return
+	local status=0 mtu
+	read -r mtu <"/sys/class/net/$ROX_VM_DEV/mtu" && ask mtu $((mtu / 2)) || return
 	nvme_connect "$nvme_address" 2 && nvme_fio && nvme_disconnect || status=1
-	ask mtu 9000 && return $status
+	ask mtu "$mtu" && return $status
 }
 
 nvme_reads_beyond() {
