@@ -19,19 +19,29 @@ bool rox_net_loops_back(const struct rox_net *net)
 	return own < 0 ? READ_ONCE(loopback) : own;
 }
 
+/* Under RCU. A path in a namespace that is gone must not be looked at. */
+static bool rox_path_inside(struct rox_path *path)
+{
+	return path->valid && !READ_ONCE(path->ns->dead) && rox_net_loops_back(path->net) &&
+	       rox_path_is_local(path);
+}
+
 bool rox_path_loops_back(struct rox_path *path)
 {
-	return path->valid && rox_net_loops_back(path->net) && rox_path_is_local(path);
+	bool inside;
+
+	rcu_read_lock();
+	inside = rox_path_inside(path);
+	rcu_read_unlock();
+	return inside;
 }
 
 /* May the burst go by loopback? */
 static bool rox_may_loop_back(const struct rox_burst *b)
 {
 	const struct net_device *ndev = rcu_dereference(b->path->net->ndev);
-	struct rox_path *path = b->path;
 
-	return rox_path_loops_back(path) && !READ_ONCE(path->ns->dead) && ndev &&
-	       netif_running(ndev) && rox_pkey_valid(b->pkey);
+	return rox_path_inside(b->path) && ndev && netif_running(ndev) && rox_pkey_valid(b->pkey);
 }
 
 static void rox_account(const struct rox_burst *b, const struct rox_sent *sent)

@@ -140,15 +140,17 @@ void rox_holes_settle(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
 	struct rox_holes *holes = &send->holes;
-	bool asked = holes->asked && rox_psn_diff(send->una, holes->asked_to) < 0;
 	bool again = holes->again && holes->again_at == send->una, more = holes->more;
 
+	/* Not later: PSNs start again at 0. */
+	if (rox_psn_diff(send->una, holes->asked_to) >= 0)
+		holes->asked = false;
 	/* What is kept and due is processed in the next run. */
-	if (rox_send_pauses(qp) || rox_response_due(qp))
+	if (!holes->executed || rox_send_pauses(qp) || rox_response_due(qp))
 		return;
 	holes->again = false;
 	holes->more = false;
-	if (!asked) {
+	if (!holes->asked) {
 		rox_holes_fill_all(qp, holes->executed_psn);
 	} else if (again) {
 		rox_holes_fill_all(qp, rox_psn_add(holes->newest, ROX_PSN_MASK));

@@ -537,7 +537,7 @@ void rox_holes_keep(struct rox_qp *qp, const struct rox_pkt *pkt, u32 index);
 void rox_holes_rewound(struct rox_qp *qp);
 /* The connection begins. */
 void rox_holes_reset(struct rox_qp *qp);
-/* Requests again, when the frames of a run were processed. */
+/* Requests again, when the frames of a run were processed. Only if rox_holes_busy(). */
 void rox_holes_settle(struct rox_qp *qp);
 /*
  * Requests the responses from @from to @to again that are missing. They were requested before.
@@ -549,6 +549,12 @@ u32 rox_holes_fill(struct rox_qp *qp, u32 from, u32 to);
 static inline bool rox_holes_seen(const struct rox_qp *qp)
 {
 	return unlikely(qp->send.holes.executed);
+}
+
+/* Is there anything for rox_holes_settle()? */
+static inline bool rox_holes_busy(const struct rox_qp *qp)
+{
+	return unlikely(qp->send.holes.executed | qp->send.holes.asked);
 }
 
 /* Processes the responses that came early and whose turn it is. */

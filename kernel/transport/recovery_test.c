@@ -301,6 +301,22 @@ static void a_timeout_is_no_reason_to_wait(struct kunit *test)
 	destroy(qp);
 }
 
+/* Else it would count as requested again half of all PSNs later. */
+static void what_was_requested_again_is_forgotten(struct kunit *test)
+{
+	struct rox_qp *qp = requester(test);
+
+	rox_holes_rewound(qp);
+	acked(qp, OUTSTANDING - 1);
+	KUNIT_EXPECT_TRUE(test, rox_holes_busy(qp));
+	rox_holes_settle(qp);
+	KUNIT_EXPECT_TRUE(test, qp->send.holes.asked);
+	acked(qp, 1);
+	rox_holes_settle(qp);
+	KUNIT_EXPECT_FALSE(test, rox_holes_busy(qp));
+	destroy(qp);
+}
+
 /* ---- the responder ---- */
 
 /* Gives an empty WRITE to @qp, @ahead of the expected PSN. */
@@ -362,6 +378,7 @@ static struct kunit_case rox_recovery_cases[] = {
 	KUNIT_CASE(where_gaps_close_by_themselves_they_are_waited_for),
 	KUNIT_CASE(going_back_ends_the_pause),
 	KUNIT_CASE(a_timeout_is_no_reason_to_wait),
+	KUNIT_CASE(what_was_requested_again_is_forgotten),
 	KUNIT_CASE(a_gap_that_closes_within_a_run_is_not_told),
 	{}
 };

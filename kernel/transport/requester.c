@@ -635,7 +635,7 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 	if (unlikely(qp->send.recovery.due) && rox_can_send(qp) &&
 	    rox_side_has_room(&qp->send.side))
 		rox_recovery_send(qp);
-	if (rox_holes_seen(qp) && rox_can_send(qp))
+	if (rox_holes_busy(qp) && rox_can_send(qp))
 		rox_holes_settle(qp);
 	do {
 		bursts = rox_xmit_all(qp, bursts);

@@ -118,8 +118,9 @@ protected:
         fill(far.bytes(), 7);
         std::atomic<bool> stop = false;
         std::thread thief([&] {
-            for (std::size_t at = 0; !stop; at = (at + (5 << 12)) % near.size()) {
-                madvise(near.data() + at, 1 << 12, MADV_DONTNEED);
+            const std::size_t page = page_size();
+            for (std::size_t at = 0; !stop; at = (at + 5 * page) % near.size()) {
+                madvise(near.data() + at, page, MADV_DONTNEED);
                 std::this_thread::sleep_for(std::chrono::microseconds(300));
             }
         });

@@ -190,7 +190,6 @@ TEST_F(Congestion, UcAndUdAreAnswered)
     EXPECT_TRUE(is(end.recv_cq.one(), 0, IBV_WC_RECV));
 }
 
-// Who is not the peer, or sends nothing good, gets no CNP; a CNP is not answered either.
 // XRC: a target answers marks, and what it sends may be marked; an initiator reacts.
 TEST_F(Congestion, XrcTargets)
 {
@@ -250,6 +249,7 @@ TEST_F(Congestion, XrcInitiators)
     line.reset();
 }
 
+// Who is not the peer, or sends nothing good, gets no CNP; a CNP is not answered either.
 TEST_F(Congestion, WhatIsNotAnswered)
 {
     open();

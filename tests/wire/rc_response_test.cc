@@ -234,7 +234,7 @@ TEST_F(RcEarlyResponses, NakBehindWhatIsKept)
 // they are back, and what was kept behind it stays.
 class RcEarlyOnDemand : public RcEarlyResponses {
 protected:
-    static constexpr std::size_t kPage = 4096;
+    const std::size_t kPage = vt::page_size();
 
     /// Asks for 600 bytes, of which the first packet is on the first page, the others on the
     /// second.
