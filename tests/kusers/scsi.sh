@@ -43,7 +43,7 @@ srp_port_name() {
 	cat /sys/class/infiniband/rox0/node_guid
 }
 
-# ADDRESS of the initiator, by which it is known.
+# ADDRESS, that of the target: ib_srpt knows an initiator by the address that it has connected to.
 srp_target_start() {
 	local port group
 	modprobe ib_srpt && port=$(srp_port_name) && group=$scsi_root/srpt/$port/$port && scsi_backstore 1 srp &&
@@ -72,10 +72,10 @@ scsi_target_says() {
 	if [[ -n ${ROX_QUICK:-} ]]; then echo none; else cat /sys/module/ib_srpt/parameters/srpt_service_guid; fi
 }
 
-# ADDRESS, that of the initiator.
+# ADDRESS, that of the target.
 scsi_target_start() {
 	[[ -z ${ROX_QUICK:-} ]] || return 0
-	modprobe target_core_mod && iser_target_start "$1" && srp_target_start "$2"
+	modprobe target_core_mod && iser_target_start "$1" && srp_target_start "$1"
 }
 
 scsi_target_stop() {
@@ -197,7 +197,8 @@ iscsid_listens() {
 # The daemon logs in, and logs in again when a connection is lost. It sends no pings: a guest may stand still.
 iser_load() {
 	modprobe -a ib_iser sd_mod && echo "InitiatorName=$ISER_HOST" >/etc/iscsi/initiatorname.iscsi || return
-	iscsid -f >"$ROX_TMP/iscsid.out" 2>&1 &
+	# At its end it ends its process group.
+	setsid iscsid -f >"$ROX_TMP/iscsid.out" 2>&1 &
 	iscsid=$!
 	wait_until 10 iscsid_listens && iser_node -o new &&
 		iser_node -o update -n 'node.conn[0].timeo.noop_out_interval' -v 0 &&
