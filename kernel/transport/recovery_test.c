@@ -289,15 +289,34 @@ static void going_back_ends_the_pause(struct kunit *test)
 	destroy(qp);
 }
 
-/* After an ACK timeout the gap is filled at once. */
+/* What is outstanding is one WRITE. */
+static void of_a_write(struct rox_qp *qp)
+{
+	*rox_swqe_at(qp, qp->send.tail) = (struct rox_swqe) {
+		.opcode = IB_WR_RDMA_WRITE,
+		.first_psn = qp->send.una,
+		.npkts = OUTSTANDING,
+		.sent = OUTSTANDING,
+	};
+	qp->sq.index = qp->send.tail + 1;
+}
+
+/*
+ * After an ACK timeout the gap is filled at once, unless a response may be missing: nothing is
+ * known about those after it.
+ */
 static void a_timeout_is_no_reason_to_wait(struct kunit *test)
 {
 	struct rox_qp *qp = requester(test);
 
+	of_a_write(qp);
 	nak(test, qp);
 	closes(qp);
 	KUNIT_EXPECT_TRUE(test, rox_recovery_gap(qp, false));
 	fills(test, qp);
+	rox_swqe_at(qp, qp->send.tail)->opcode = IB_WR_RDMA_READ;
+	KUNIT_EXPECT_FALSE(test, rox_recovery_gap(qp, false));
+	qp->sq.index = qp->send.tail;
 	destroy(qp);
 }
 
