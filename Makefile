@@ -70,6 +70,24 @@ tools:
 tests: deps-there
 	@$(MAKE) --no-print-directory -C tests BUILD=$(BUILD)/tests $(or $(TESTS),all)
 
+## make image           what rox-run brings along (kernel, first process, provider), into build/run; make install-run
+##                      RUN_KERNEL=uml: with the debug kernel and the module, into build/run-uml
+## make run-tarball     rox-run for any folder of any x86-64 machine: build/rox-run.tar.xz
+.PHONY: image install-run run-tarball
+image: provider
+	@scripts/needs tools
+	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
+	@scripts/run-image $(RUN_KERNEL)
+
+install-run: image
+	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run install-run
+
+run-tarball: image
+	rm -rf $(BUILD)/tarball
+	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run \
+		DESTDIR=$(BUILD)/tarball/rox-run exec_prefix= mandir=/man install-run
+	tar -C $(BUILD)/tarball -cJf $(BUILD)/rox-run.tar.xz rox-run
+
 ## make deps            install what is missing: packages, kernels for the VMs (FOR="lint bench ...": for these)
 deps:
 	@scripts/deps $(FOR)
@@ -126,7 +144,7 @@ deb:
 
 # -- tests -----------------------------------------------------------------
 
-check_groups := lint unit verbs wire apps stacks interop pair life net hostile install roots packages kunit kusers tools
+check_groups := lint unit verbs wire apps stacks interop pair life net hostile install roots packages kunit kusers tools run
 
 ## make check           the gate, which CI runs: the core of every group on KERNELS= (6.1 6.12 uml), a quarter of an hour
 ## make check-all       every group in full on ALL_KERNELS=, with debug, RT, KCSAN, 4 and 8 CPUs: a night (GROUPS="verbs net":
@@ -135,7 +153,7 @@ check_groups := lint unit verbs wire apps stacks interop pair life net hostile i
 ## make check-gate      shows that the gate is green beside load and red with faults: an hour (RUNS="idle icrc": some)
 ## make check-quick     unit tests, the core of verbs and apps, one kernel
 ## make check-GROUP     one group in full: lint unit verbs wire apps stacks interop pair life net hostile install roots
-##                      packages kunit kusers tools
+##                      packages kunit kusers tools run
 ## make check-GROUP CPUS=8    in guests of 8 CPUs
 ## make check-record    write their results to Documentation/results.md
 .PHONY: check check-all check-changed check-gate check-quick check-record $(check_groups:%=check-%)

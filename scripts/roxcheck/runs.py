@@ -21,6 +21,8 @@ from .results import Results, is_report
 # all of rdma-core's providers, as users do.
 PROVIDERS = "rox rxe siw"
 ALL_PROVIDERS = {"stacks"}
+# Groups that start their kernels themselves, which are programs of the host.
+ON_HOST = {"run"}
 # The variables that tell a group its form in the table.
 FORMS = {"brief": "ROX_BRIEF=1", "core": "ROX_QUICK=1"}
 # Factors for time limits within the tests (tests/lib.sh); with two CPUs it is 3.
@@ -34,7 +36,7 @@ RACES = re.compile(r"^scripts/vm: KCSAN: (\d+) races ")
 def command_of(row, case=None):
     """The command that runs a row of the table, or of it only a case that has failed (results.Failed)."""
     script = f"tests/{row.group}/run"
-    if row.kernel == "host":
+    if row.kernel == "host" or row.group in ON_HOST:
         command = [script]
     else:
         command = ["scripts/vm", "--kernel", row.kernel, "--timeout", str(row.limit),
@@ -50,6 +52,8 @@ def command_of(row, case=None):
             command += ["--append", table.APPEND[row.group]]
         command += ["--", script]
     variables = [FORMS[row.form]] if row.form in FORMS else []
+    if row.group in ON_HOST and row.kernel != "host":
+        variables.append(f"ROX_RUN_KERNEL={row.kernel}")
     if row.clock is not None:
         variables.append(PATIENCE_IN_VIRTUAL_TIME)
     elif row.cpus > 2 and row.kernel not in debugkernel.NAMES:

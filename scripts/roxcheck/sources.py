@@ -9,7 +9,7 @@ from roxvm.paths import REPO
 
 from . import table
 
-HOST = {"lint", "unit", "install", "roots", "packages"}
+HOST = {"lint", "unit", "install", "roots", "packages", "run"}
 GUEST = set(table.GROUPS) - HOST
 # Groups whose cases are stock programs of tests/cases.sh.
 TABLES = {"apps", "interop", "pair", "stacks"}
@@ -29,6 +29,7 @@ BREAKS = (
     ("kernel/*", {"kunit", "life", "net", "verbs", "install"}),
     ("include/*", GUEST | {"unit", "install"}),
     ("userspace/*", {"unit", "verbs", "apps", "stacks", "hostile", "install"}),
+    ("tools/run/*", {"unit", "run"}),
     ("tools/*", {"unit", "tools"}),
     ("debian/*", {"packages"}),
     ("packaging/*", {"install", "packages", "tools"}),
@@ -41,6 +42,8 @@ BREAKS = (
     ("tests/*", set(table.GROUPS)),
     ("scripts/roxbench/*", set()),
     ("scripts/roxmatrix/*", set()),
+    ("scripts/roxvm/runkernel.py", {"run"}),
+    ("scripts/run*", {"run"}),
     ("scripts/roxvm/*", GUEST),
     ("scripts/roxcheck/*", set()),
     ("scripts/*", {"install"}),

@@ -209,8 +209,8 @@ class Table(unittest.TestCase):
         rows = table.select(table.GROUPS, ["6.1", "6.12", "uml"], "check")
         on = {kernel: {row.group for row in rows if row.kernel == kernel} for kernel in ("6.1", "6.12", "uml")}
         self.assertEqual({"verbs", "apps"}, on["6.1"])
-        self.assertEqual(set(table.GROUPS) - {"lint", "unit", "install", "kunit", "roots", "packages"}, on["6.12"])
-        self.assertEqual({"kunit", "wire"}, on["uml"])
+        self.assertEqual(set(table.GROUPS) - {"lint", "unit", "install", "kunit", "roots", "packages", "run"}, on["6.12"])
+        self.assertEqual({"kunit", "wire", "run"}, on["uml"])
 
     def test_one_kernel(self):
         rows = table.select(("verbs",), ["6.1"], "all", cpus=0)

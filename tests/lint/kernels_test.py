@@ -170,6 +170,12 @@ class Table(unittest.TestCase):
         self.assertEqual(command[command.index("--peer") + 1], "6.12-arm64")
         self.assertEqual(command[command.index("--root") + 1], "trixie")
 
+    def test_rox_run_is_on_the_host_with_its_kernel(self):
+        row = next(row for row in table.ROWS if row.group == "run" and "check" in row.tiers)
+        self.assertEqual(runs.command_of(row), ["env", "ROX_QUICK=1", "ROX_RUN_KERNEL=uml", "tests/run/run"])
+        row = next(row for row in table.ROWS if row.group == "run" and "all" in row.tiers)
+        self.assertEqual(runs.command_of(row), ["tests/run/run"])
+
     def test_form_and_cpus_can_be_given(self):
         self.assertEqual(labels(["wire"], ["6.1", "6.12", "uml"], "all", form="core", cpus=8),
                          ["wire 6.12 cpus=8 core", "wire 6.1 cpus=8 core"])

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel of rox-run: User Mode Linux with rox built in.
+
+It is built in the cache folder, from a copy of Debian's linux-source (hard links) in which
+kernel/ is drivers/infiniband/sw/rox, and tools/run/kernel is in arch/um/drivers. What was built
+is kept there: after a change of rox only what depends on it is built again. scripts/run.config is the
+configuration; ROX_RUN_SERIES chooses another kernel ("7.3"), whose scripts/run-7.3.config comes on top.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from . import debugkernel, initramfs, kernels
+from .paths import BUILD, CACHE, REPO, HarnessError
+
+SERIES = os.environ.get("ROX_RUN_SERIES", debugkernel.SERIES)
+# Of these folders only Kconfig is needed, and of other architectures.
+KCONFIG_ONLY = ("Documentation", "samples")
+ARCHES = ("um", "x86")
+# `make tools` builds it.
+FIRST_PROCESS = BUILD / "tools/rox-run-init"
+# What the first process loads into a kernel that has it not built in.
+MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "udp_tunnel", "ip6_udp_tunnel", "dummy", "veth", "bridge", "sch_netem",
+           "macvlan", "tun", "8021q")
+
+
+class RunRecipe(debugkernel.Recipe):
+    """How to make this kernel."""
+
+    def __init__(self):
+        super().__init__("run", "um")
+        self.more = REPO / f"scripts/run-{SERIES}.config"
+
+    def settings(self):
+        return super().settings() + (self.more.read_text() if self.more.exists() else "")
+
+
+def source_tree():
+    """Linux' source as Debian has it."""
+    if SERIES == debugkernel.SERIES:
+        return debugkernel.unpack_source(debugkernel.UML, debugkernel.source_version(debugkernel.UML))
+    trees = [t for t in (CACHE / "src").glob(f"linux-source-{SERIES}.*") if (t / ".complete").exists()]
+    if not trees:
+        raise HarnessError(f"no source of Linux {SERIES} in {CACHE}/src")
+    return max(trees, key=lambda tree: kernels.numbers(tree.name))
+
+
+def copy_or_link(source, target):
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def link_tree(source, target):
+    """A copy of the source, by hard links where the file system allows it."""
+    def ignore(folder, names):
+        place = Path(folder).relative_to(source).parts
+        foreign = place[:1] == ("arch",) and len(place) > 1 and place[1] not in ARCHES
+        if foreign or place[:1] and place[0] in KCONFIG_ONLY:
+            return [n for n in names if not n.startswith("Kconfig") and not os.path.isdir(f"{folder}/{n}")]
+        return []
+
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, symlinks=True, ignore=ignore, copy_function=copy_or_link)
+    (target / ".complete").touch()
+
+
+def put(text, path):
+    """Writes a file of the tree, if it is not so already. A file that is linked is replaced, not changed."""
+    if path.exists() and path.read_text() == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+def replaced(text, pattern, by, what):
+    """The text with that replaced, which has to be there once."""
+    text, times = re.subn(pattern, by, text, flags=re.M)
+    if times != 1:
+        raise HarnessError(f"the source of Linux {SERIES} has no place for {what}")
+    return text
+
+
+def add_rox(tree, source):
+    """Puts kernel/ into the tree."""
+    room = tree / "drivers/infiniband/sw/rox"
+    ours = {p.relative_to(REPO / "kernel") for p in (REPO / "kernel").rglob("*") if p.is_file()}
+    for path in ours:
+        put((REPO / "kernel" / path).read_text(), room / path)
+    for path in [p for p in room.rglob("*") if p.is_file() and p.relative_to(room) not in ours]:
+        path.unlink()
+    put((REPO / "include/uapi/rdma/rox-abi.h").read_text(), tree / "include/uapi/rdma/rox-abi.h")
+    menu = (source / "drivers/infiniband/Kconfig").read_text()
+    line = 'source "drivers/infiniband/sw/rxe/Kconfig"\n'
+    put(replaced(menu, line, line + line.replace("rxe", "rox"), "rox"), tree / "drivers/infiniband/Kconfig")
+    put((source / "drivers/infiniband/sw/Makefile").read_text() + "obj-$(CONFIG_INFINIBAND_ROX) += rox/\n",
+        tree / "drivers/infiniband/sw/Makefile")
+
+
+def add_pipes(tree, source):
+    """Puts the pipes to the host into the tree."""
+    ours = REPO / "tools/run/kernel"
+    drivers = Path("arch/um/drivers")
+    put((ours / "hostpipe.c").read_text(), tree / drivers / "hostpipe.c")
+    menu = (source / drivers / "Kconfig").read_text()
+    choices = (ours / "Kconfig").read_text().partition("\n")[2]
+    put(replaced(menu, '^config UML_SOUND$', choices + "\nconfig UML_SOUND", "hostpipe"),
+        tree / drivers / "Kconfig")
+    rules = (source / drivers / "Makefile").read_text()
+    put(replaced(rules, r"^obj-\$\(CONFIG_NULL_CHAN\)", r"obj-$(CONFIG_HOSTPIPE) += hostpipe.o\n\g<0>",
+                 "hostpipe"), tree / drivers / "Makefile")
+
+
+def leave_nothing(tree, source):
+    """Makes the kernel leave no file on the host, whenever it is killed.
+
+    Its memory has no name (memfd_create). So it needs no folder either that has room for it and from which code
+    may be executed. It has no folder for its process id.
+    """
+    memory = Path("arch/um/os-Linux/mem.c")
+    text = replaced((source / memory).read_text(), r"make_tempfile\(TEMPNAME_TEMPLATE\)",
+                    'syscall(SYS_memfd_create, "rox-run", 0)', "a memory file")
+    text = replaced(text, "^static int __init make_tempfile", "static int __init __attribute__((unused)) make_tempfile",
+                    "a memory file")
+    text = replaced(text, r"^#include <sys/vfs.h>\n", r"\g<0>#include <sys/syscall.h>\n", "a memory file")
+    put(text, tree / memory)
+    names = Path("arch/um/os-Linux/umid.c")
+    text = replaced((source / names).read_text(), r"^__initcall\((make_umid_init)\);",
+                    r"static int (*unused_init)(void) __attribute__((unused)) = \1;", "its name")
+    text = replaced(text, r"^__uml_exitcall\((remove_umid_dir)\);",
+                    r"static void (*unused_exit)(void) __attribute__((unused)) = \1;", "its name")
+    put(text, tree / names)
+
+
+def prepare(source, tree):
+    if not (tree / ".complete").exists() or (tree / ".of").read_text() != str(source):
+        debugkernel.say(f"linking {source} to {tree}")
+        link_tree(source, tree)
+        (tree / ".of").write_text(str(source))
+    add_rox(tree, source)
+    add_pipes(tree, source)
+    leave_nothing(tree, source)
+
+
+def configure(recipe, tree, output):
+    """Configures anew only if the configuration has changed."""
+    wanted = recipe.settings() + (tree / ".of").read_text()
+    stamp = output / ".wanted"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    debugkernel.configure(recipe, tree, output, "-rox-run")
+    stamp.write_text(wanted)
+
+
+def build():
+    """Builds the kernel into build/run/linux and returns its path."""
+    folder, room = BUILD / "run", CACHE / "run"
+    output = room / f"kernel-{SERIES}"
+    tree = room / f"source-{SERIES}"
+    folder.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
+    with open(room / ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        recipe = RunRecipe()
+        prepare(source_tree(), tree)
+        configure(recipe, tree, output)
+        with open(output / "build.log", "w", encoding="utf-8") as log:
+            if not (output / "vmlinux").exists():
+                debugkernel.say(f"building the kernel of rox-run (log: {log.name})")
+                if "HOST_FP_SIZE" in (tree / "arch/x86/um/user-offsets.c").read_text():
+                    debugkernel.widen_registers(recipe, tree, output, log)
+            debugkernel.make(recipe, tree, output, f"-j{os.cpu_count()}", "vmlinux", log=log)
+        image = folder / "linux"
+        made = output / "vmlinux"
+        if not image.exists() or image.stat().st_mtime < made.stat().st_mtime:
+            kernels.run("strip", "-o", image, made)
+    return image
+
+
+def pack(modules=()):
+    """The first root file system: the first process, and modules for a kernel that has them not built in."""
+    archive = initramfs.Archive()
+    archive.folder("dev")
+    archive.character_device("dev/console", 5, 1)
+    archive.file("init", FIRST_PROCESS.read_bytes(), 0o755)
+    if modules:
+        archive.folder("modules")
+        for path in modules:
+            archive.file(f"modules/{path.name}", path.read_bytes())
+        archive.file("modules/order", "".join(f"{path.name}\n" for path in modules).encode())
+    return archive.finish()
+
+
+def write(path, data):
+    """Writes a file that may be in use."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(data)
+    fresh.rename(path)
+
+
+def pipes_module(kernel, folder):
+    """hostpipe.ko for a kernel that has it not built in."""
+    room = folder / "hostpipe"
+    room.mkdir(parents=True, exist_ok=True)
+    put((REPO / "tools/run/kernel/hostpipe.c").read_text(), room / "hostpipe.c")
+    put("obj-m := hostpipe.o\n", room / "Kbuild")
+    kernels.run("make", "-s", "-C", str(kernel.headers), f"M={room}", "modules")
+    return room / "hostpipe.ko"
+
+
+def debug_image(name):
+    """An image of a debug kernel of User Mode Linux, with the module rox that `make KVER=NAME module` has built."""
+    kernel = debugkernel.find(name)
+    folder = BUILD / f"run-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    rox = BUILD / kernel.kver / "rox.ko"
+    if not rox.exists():
+        raise HarnessError(f"{rox} is not there: run `make KVER={name} module`")
+    modules = initramfs.module_closure(kernel, MODULES)
+    write(folder / "init.cpio", pack([pipes_module(kernel, folder), *modules, rox]))
+    # It wants a folder for its process id; the small kernel has none.
+    write(folder / "arguments", f"uml_dir={folder}/ids/\n".encode())
+    kernels.run("cp", "--remove-destination", kernel.image, folder / "linux")
+    return folder
+
+
+def image():
+    """The image of rox-run, in build/run."""
+    linux = build()
+    write(linux.parent / "init.cpio", pack())
+    return linux.parent
+
+
+def main(arguments):
+    try:
+        folder = debug_image(arguments[0]) if arguments else image()
+        for provider in (BUILD / "userspace").glob("librox-rdmav*.so"):
+            write(folder / provider.name, provider.read_bytes())
+        print(folder)
+    except HarnessError as error:
+        print(f"run-image: {error}", file=sys.stderr)
+        return 1
+    return 0

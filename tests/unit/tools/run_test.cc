@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What rox-run and its first process tell each other, and what rox-run makes of the caller's words.
+ */
+#include "run/caller.hpp"
+#include "run/image.hpp"
+#include "run/init/modules.hpp"
+#include "run/job.hpp"
+#include "run/machine.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace rox::run {
+namespace {
+
+Job some_job()
+{
+    Job job;
+
+    job.arguments = {"sh", "-c", "", "a=b\nc"};
+    job.environment = {"A=1", "B==", "no equals sign"};
+    job.writable = {"/home/x", "/a b"};
+    job.groups = {4, 24};
+    job.limits = {{7, 1024, ~uint64_t{0}}};
+    job.folder = "/home/x";
+    job.umask = 027;
+    job.ignored = uint64_t{1} << 63 | 2;
+    job.uid = 1000;
+    job.gid = 100;
+    job.hostname = "host";
+    job.streams[0] = Stream::file;
+    job.streams[2] = Stream::output;
+    job.input_file = "/in=put";
+    job.input_offset = uint64_t{1} << 40;
+    job.termios = "00ff";
+    job.rows = 24;
+    job.columns = 80;
+    job.nodes = 3;
+    job.link = {1500, 1000000, 5, 1.5, 125000000};
+    return job;
+}
+
+TEST(RunJob, AllFieldsArrive)
+{
+    const Job sent = some_job();
+    const auto got = decode(encode(sent));
+
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->arguments, sent.arguments);
+    EXPECT_EQ(got->environment, sent.environment);
+    EXPECT_EQ(got->writable, sent.writable);
+    EXPECT_EQ(got->groups, sent.groups);
+    ASSERT_EQ(got->limits.size(), 1U);
+    EXPECT_EQ(got->limits[0].hard, ~uint64_t{0});
+    EXPECT_EQ(got->folder, sent.folder);
+    EXPECT_EQ(got->umask, sent.umask);
+    EXPECT_EQ(got->ignored, sent.ignored);
+    EXPECT_EQ(got->uid, sent.uid);
+    EXPECT_EQ(got->gid, sent.gid);
+    EXPECT_EQ(got->hostname, sent.hostname);
+    EXPECT_EQ(got->streams[0], Stream::file);
+    EXPECT_EQ(got->streams[1], Stream::pipe);
+    EXPECT_EQ(got->streams[2], Stream::output);
+    EXPECT_EQ(got->input_file, sent.input_file);
+    EXPECT_EQ(got->input_offset, sent.input_offset);
+    EXPECT_EQ(got->termios, sent.termios);
+    EXPECT_EQ(got->rows, sent.rows);
+    EXPECT_EQ(got->columns, sent.columns);
+    EXPECT_EQ(got->nodes, sent.nodes);
+    EXPECT_EQ(got->link.mtu, sent.link.mtu);
+    EXPECT_EQ(got->link.rate, sent.link.rate);
+    EXPECT_DOUBLE_EQ(got->link.loss, sent.link.loss);
+    EXPECT_EQ(encode(*got), encode(sent));
+}
+
+TEST(RunJob, WhatIsNoneIsRefused)
+{
+    EXPECT_FALSE(decode("umask=18"));
+    EXPECT_FALSE(decode(std::string("nothing\0", 8)));
+    EXPECT_FALSE(decode(std::string("unknown=1\0", 10)));
+    EXPECT_FALSE(decode(std::string("streams=pp\0", 11)));
+    EXPECT_FALSE(decode(std::string("limit=1 2\0", 10)));
+}
+
+TEST(RunLink, WordsOfTc)
+{
+    const Link link = parse_link("mtu 1500 delay 1ms jitter 100us loss 1.5% rate 1gbit");
+
+    EXPECT_EQ(link.mtu, 1500U);
+    EXPECT_EQ(link.delay_ns, 1000000U);
+    EXPECT_EQ(link.jitter_ns, 100000U);
+    EXPECT_DOUBLE_EQ(link.loss, 1.5);
+    EXPECT_EQ(link.rate, 125000000U);
+    EXPECT_TRUE(link.shaped());
+    EXPECT_FALSE(parse_link("").shaped());
+    EXPECT_FALSE(parse_link("mtu 4200").shaped());
+}
+
+TEST(RunLink, WhatCannotBeIsRefused)
+{
+    for (const char *text :
+         {"delay", "delay much", "delay 1mbit", "loss 101%", "mtu 100", "mtu 70000", "rate -1mbit",
+          "delay inf", "loss nan", "colour blue", "rate 1mbit extra"})
+        EXPECT_THROW(parse_link(text), std::runtime_error) << text;
+}
+
+TEST(RunModules, ArgumentsAreThoseOfTheModule)
+{
+    EXPECT_EQ(module_arguments("mem=1M hostpipe.fds=3,4 rox.spin_us=0 rox.gso=N quiet\n", "rox"),
+              "spin_us=0 gso=N");
+    EXPECT_EQ(module_arguments("hostpipe.fds=3,4", "hostpipe"), "fds=3,4");
+    EXPECT_EQ(module_arguments("hostpipe.fds=3,4", "host"), "");
+}
+
+TEST(RunMachine, TheEndHasACause)
+{
+    EXPECT_EQ(
+        cause_of_death("x\nKernel panic - not syncing: Out of memory: compulsory\n", 0).status,
+        status_memory);
+    EXPECT_EQ(
+        cause_of_death("Kernel panic - not syncing: System is deadlocked on memory\n", 0).status,
+        status_memory);
+    const Death panic = cause_of_death("[ 1.0] Kernel panic - not syncing: Fatal exception\nmore\n",
+                                       0);
+    EXPECT_EQ(panic.status, status_panic);
+    EXPECT_EQ(panic.reason, "the kernel panicked: Fatal exception");
+    EXPECT_EQ(cause_of_death("", SIGKILL).status, status_memory);
+    const Death other = cause_of_death("first\nptrace: Operation not permitted\n", 1 << 8);
+    EXPECT_EQ(other.status, status_failed);
+    EXPECT_NE(other.reason.find("ptrace: Operation not permitted"), std::string::npos);
+}
+
+/// A root with a libibverbs that has this text, and an image folder with a provider for 34.
+class RunProvider : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        char name[] = "/tmp/rox-run-test.XXXXXX";
+
+        root = mkdtemp(name);
+        std::filesystem::create_directories(root + "/usr/lib64");
+        std::ofstream(root + "/librox-rdmav34.so") << "x";
+    }
+    void TearDown() override { std::filesystem::remove_all(root); }
+
+    Provider look(const std::string &library)
+    {
+        if (!library.empty())
+            std::ofstream(root + "/usr/lib64/libibverbs.so.1") << library;
+        return find_provider({root}, root, missing);
+    }
+
+    std::string root, missing;
+};
+
+TEST_F(RunProvider, IsTheOneOfThePrivateInterface)
+{
+    const Provider provider = look(std::string("\0IBVERBS_1.1\0IBVERBS_PRIVATE_34\0", 32));
+
+    EXPECT_EQ(provider.file, root + "/librox-rdmav34.so");
+    EXPECT_EQ(provider.target, "/usr/lib64/libibverbs/librox-rdmav34.so");
+    EXPECT_EQ(missing, "");
+}
+
+TEST_F(RunProvider, OfAnotherIsMissing)
+{
+    EXPECT_EQ(look(std::string("\0IBVERBS_PRIVATE_99\0", 21)).file, "");
+    EXPECT_NE(missing.find("private interface 99"), std::string::npos) << missing;
+}
+
+TEST_F(RunProvider, WithoutALibraryASentenceNamesThePackage)
+{
+    EXPECT_EQ(look("").file, "");
+    EXPECT_NE(missing.find("libibverbs1"), std::string::npos) << missing;
+}
+
+} // namespace
+} // namespace rox::run

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "run/machine.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace rox::run {
+namespace {
+
+constexpr int pipe_count = error_pipe + 1;
+
+[[noreturn]] void complain(const char *what)
+{
+    throw std::system_error(errno, std::generic_category(), what);
+}
+
+/// A pair of connected sockets: this program's end, the kernel's end.
+std::pair<std::unique_ptr<File>, std::unique_ptr<File>> make_pair()
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        complain("socketpair");
+    return {std::make_unique<File>(ends[0]), std::make_unique<File>(ends[1])};
+}
+
+std::vector<std::string> command_line(const Image &image, const MachineSettings &settings,
+                                      const std::string &pipes)
+{
+    // No "panic=": with it User Mode Linux would restart after a panic instead of ending. Each
+    // network namespace has its own RDMA devices. What waits for RCU need not wait long.
+    std::vector<std::string> line = {image.kernel(),
+                                     fmt::format("mem={}M", settings.memory),
+                                     "initrd=" + image.first_process(),
+                                     "hostpipe.fds=" + pipes,
+                                     "con=null",
+                                     "con0=null,fd:2",
+                                     "loglevel=7",
+                                     "oops=panic",
+                                     "printk.devkmsg=on",
+                                     "ib_core.netns_mode=0",
+                                     "rcupdate.rcu_expedited=1",
+                                     "random.trust_cpu=on"};
+
+    for (const auto &more : {image.arguments(), settings.more})
+        line.insert(line.end(), more.begin(), more.end());
+    return line;
+}
+
+/// The kernel needs file descriptors for files of the caller, and room; the command's limits are
+/// kept inside.
+void lift_limits()
+{
+    for (const auto resource : {RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA}) {
+        rlimit limit{};
+
+        getrlimit(resource, &limit);
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(resource, &limit);
+    }
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+}
+
+/// In the child: becomes the kernel, which ends when the parent does.
+[[noreturn]] void become_kernel(const std::vector<std::string> &line, const std::vector<int> &keep,
+                                int log, pid_t parent)
+{
+    std::vector<char *> arguments;
+    sigset_t none;
+    // The host's kernel writes to what the C library registers as "rseq" of its threads. The
+    // processes inside, which are born as copies of such a thread, have no memory there.
+    char no_rseq[] = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
+    char *const environment[] = {no_rseq, nullptr};
+
+    for (const auto &argument : line)
+        arguments.push_back(const_cast<char *>(argument.c_str()));
+    arguments.push_back(nullptr);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(status_failed);
+    const int nothing = open("/dev/null", O_RDWR);
+    dup2(nothing, 0);
+    dup2(log, 1);
+    dup2(log, 2);
+    for (const int fd : keep)
+        fcntl(fd, F_SETFD, 0);
+    lift_limits();
+    // The kernel would reserve what lies between it and a heap at a random place. Containers may
+    // not allow that.
+    personality(ADDR_NO_RANDOMIZE);
+    for (int number = 1; number < NSIG; number++)
+        signal(number, number == SIGPIPE ? SIG_IGN : SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    execve(arguments[0], arguments.data(), environment);
+    std::fprintf(stderr, "%s: %s\n", arguments[0], std::strerror(errno));
+    _exit(status_failed);
+}
+
+/// A number that is alone in a file, or the largest one.
+uint64_t number_in_file(const std::string &path)
+{
+    std::ifstream file(path);
+    uint64_t number = 0;
+
+    return file >> number ? number : std::numeric_limits<uint64_t>::max();
+}
+
+uint64_t free_memory()
+{
+    std::ifstream file("/proc/meminfo");
+    constexpr uint64_t kib = 1024;
+
+    for (std::string name, unit; file >> name;) {
+        uint64_t amount = 0;
+
+        if (file >> amount && name == "MemAvailable:")
+            return amount * kib;
+        std::getline(file, unit);
+    }
+    return std::numeric_limits<uint64_t>::max();
+}
+
+/// What the cgroups of this process may use.
+uint64_t cgroup_memory()
+{
+    std::ifstream file("/proc/self/cgroup");
+    uint64_t least = std::min(number_in_file("/sys/fs/cgroup/memory.max"),
+                              number_in_file("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+
+    for (std::string line; std::getline(file, line);) {
+        if (!line.starts_with("0::"))
+            continue;
+        for (std::string path = line.substr(3); path.size() > 1; path.erase(path.rfind('/')))
+            least = std::min(least, number_in_file("/sys/fs/cgroup" + path + "/memory.max"));
+    }
+    return least;
+}
+
+} // namespace
+
+unsigned default_memory()
+{
+    constexpr uint64_t mib = 1 << 20, most = 2048, least = 128;
+
+    return static_cast<unsigned>(
+        std::clamp(std::min(free_memory(), cgroup_memory()) / 2 / mib, least, most));
+}
+
+Machine::Machine(const Image &image, const MachineSettings &settings)
+{
+    std::vector<std::unique_ptr<File>> theirs;
+    std::vector<int> keep;
+    std::string numbers;
+    int log[2];
+    const pid_t parent = getpid();
+
+    for (int i = 0; i < pipe_count; i++) {
+        auto [mine, other] = make_pair();
+
+        numbers += fmt::format("{}{}", i == 0 ? "" : ",", other->get());
+        keep.push_back(other->get());
+        pipes_.push_back(std::move(mine));
+        theirs.push_back(std::move(other));
+    }
+    if (pipe2(log, O_CLOEXEC) != 0)
+        complain("pipe");
+    log_ = std::make_unique<File>(log[0]);
+    const File log_end(log[1]);
+    const auto line = command_line(image, settings, numbers);
+    process_ = fork();
+    if (process_ < 0)
+        complain("fork");
+    if (process_ == 0)
+        become_kernel(line, keep, log_end.get(), parent);
+}
+
+Machine::~Machine()
+{
+    end();
+}
+
+int Machine::end()
+{
+    if (process_ < 0)
+        return status_;
+    kill(process_, SIGKILL);
+    while (waitpid(process_, &status_, 0) < 0 && errno == EINTR) {
+    }
+    process_ = -1;
+    return status_;
+}
+
+Death cause_of_death(const std::string &log, int status)
+{
+    constexpr std::string_view panic = "Kernel panic - not syncing: ";
+    const size_t at = log.find(panic);
+
+    if (at != log.npos) {
+        const std::string reason = log.substr(at + panic.size(),
+                                              log.find('\n', at) - at - panic.size());
+
+        if (reason.find("ut of memory") != reason.npos || reason.find("on memory") != reason.npos)
+            return {status_memory, "the kernel is out of memory: give it more by --memory"};
+        return {status_panic, "the kernel panicked: " + reason};
+    }
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        return {status_memory, "the kernel was killed; perhaps the host is out of memory"};
+    std::string last = log.substr(0, log.find_last_not_of('\n') + 1);
+    last = last.substr(last.rfind('\n') + 1);
+    return {status_failed, "the kernel ended" + (last.empty() ? std::string() : ": " + last)};
+}
+
+} // namespace rox::run

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* rox-run: runs a command in a kernel of its own that has an RDMA device. */
+#include "run/caller.hpp"
+#include "run/image.hpp"
+#include "run/inside.hpp"
+#include "run/machine.hpp"
+#include "run/relay.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace rox::run;
+
+struct Arguments {
+    std::vector<std::string> command, writable, kernel;
+    std::string link, node, log;
+    unsigned nodes = 1, memory = 0;
+    double timeout = 0;
+    bool user = false, verbose = false;
+};
+
+void declare(CLI::App &app, Arguments &arguments)
+{
+    constexpr unsigned most_nodes = 64, least_memory = 64, most_memory = 1 << 20;
+
+    app.add_option("--write", arguments.writable,
+                   "what the command changes in this folder stays; may be repeated")
+        ->allow_extra_args(false)
+        ->option_text("DIR");
+    app.add_flag("--user", arguments.user, "run the command as you; default: as root inside");
+    app.add_option("--nodes", arguments.nodes,
+                   "so many network namespaces, node1 and so on, a device each")
+        ->check(CLI::Range(1U, most_nodes))
+        ->option_text("N");
+    app.add_option("--link", arguments.link,
+                   "how the nodes are joined: \"mtu 9000 delay 1ms loss 1% rate 1gbit\"")
+        ->option_text("TEXT");
+    app.add_option("-n,--node", arguments.node,
+                   "within a command of rox-run: run this one on that node")
+        ->option_text("NODE");
+    app.add_option("--timeout", arguments.timeout, "end it after so many seconds, with status 124")
+        ->check(CLI::PositiveNumber)
+        ->option_text("SECONDS");
+    app.add_option("--memory", arguments.memory,
+                   "MiB for kernel and command; default: half of what is free, up to 2048")
+        ->check(CLI::Range(least_memory, most_memory))
+        ->option_text("MIB");
+    app.add_option("--kernel-log", arguments.log, "write the kernel's log to this file")
+        ->option_text("FILE");
+    app.add_option("--kernel-argument", arguments.kernel,
+                   "one more for the kernel's command line; may be repeated")
+        ->allow_extra_args(false)
+        ->option_text("TEXT");
+    app.add_flag("-v,--verbose", arguments.verbose, "say what happens");
+    app.footer("Exit status: the command's, 128 + N if signal N ended it; 122 the kernel panicked, "
+               "123 it was out of\n"
+               "memory, 124 time limit, 125 rox-run failed, 126 the command cannot be run, 127 "
+               "there is none.");
+}
+
+/// Folders by their real names, as the command finds them.
+std::vector<std::string> real_folders(const std::vector<std::string> &named)
+{
+    std::vector<std::string> real;
+
+    for (const auto &folder : named)
+        real.push_back(std::filesystem::canonical(folder));
+    return real;
+}
+
+int run(const Arguments &arguments)
+{
+    const Image image = find_image();
+    Terminal terminal;
+    std::string missing;
+    Job job;
+
+    job.arguments = arguments.command;
+    job.nodes = arguments.nodes;
+    job.link = parse_link(arguments.link);
+    take_caller(job);
+    if (arguments.user)
+        take_user(job);
+    take_streams(job, terminal.wanted());
+    job.writable = real_folders(arguments.writable);
+    job.writable.insert(job.writable.begin(), job.folder);
+    job.program = std::filesystem::read_symlink("/proc/self/exe");
+    const Provider provider = find_provider(image, "", missing);
+    job.provider = provider.file;
+    job.provider_target = provider.target;
+    if (!missing.empty())
+        fmt::print(stderr, "rox-run: {}\n", missing);
+    hold_signals();
+    const unsigned memory = arguments.memory != 0 ? arguments.memory : default_memory();
+    if (arguments.verbose)
+        fmt::print(stderr, "rox-run: {} with {} MiB, provider {}\n", image.kernel(), memory,
+                   provider.file);
+    Machine machine(image, {memory, arguments.kernel});
+    return relay(machine, job, terminal, {arguments.timeout, arguments.verbose, arguments.log});
+}
+
+/// Parses the options before the command. @return an exit status, or -1
+int parse(CLI::App &app, Arguments &arguments, int argc, char **argv)
+{
+    app.prefix_command();
+    try {
+        app.parse(argc, argv);
+        arguments.command = app.remaining();
+        // What is no option ends the options, also what looks like one.
+        if (!arguments.command.empty() && arguments.command[0] == "--")
+            arguments.command.erase(arguments.command.begin());
+        else if (!arguments.command.empty() && arguments.command[0].starts_with('-'))
+            throw CLI::ExtrasError("rox-run", {arguments.command[0]});
+        if (arguments.command.empty())
+            throw CLI::RequiredError("a command");
+        return -1;
+    } catch (const CLI::ParseError &error) {
+        return app.exit(error) == 0 ? 0 : status_failed;
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    Arguments arguments;
+    CLI::App app("Runs a command with an RDMA device, in a kernel of its own: no root, no module, "
+                 "no virtual machine.",
+                 "rox-run");
+    int status = status_failed;
+
+    try {
+        declare(app, arguments);
+        status = parse(app, arguments, argc, argv);
+        if (status < 0)
+            status = is_inside() ? run_on_node(arguments.node, arguments.command) : run(arguments);
+    } catch (const std::exception &error) {
+        fmt::print(stderr, "rox-run: {}\n", error.what());
+        status = status_failed;
+    }
+    // Threads may still read standard input.
+    std::fflush(nullptr);
+    _exit(status);
+}
