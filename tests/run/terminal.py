@@ -16,7 +16,7 @@ import sys
 import termios
 import time
 
-LIMIT = 60
+LIMIT = 300
 
 
 class Session:
@@ -51,6 +51,14 @@ class Session:
                 raise SystemExit(f"ended before: {pattern}\nseen:\n{self.seen}") from None
         self.seen = self.seen[match.end():]
         return match
+
+    def await_raw(self):
+        """Waits until rox-run has the terminal: what is typed before is shown by both terminals."""
+        end = time.monotonic() + LIMIT
+        while termios.tcgetattr(self.master)[3] & (termios.ICANON | termios.ECHO):
+            if time.monotonic() > end:
+                raise SystemExit(f"the terminal does not become raw; seen:\n{self.seen}")
+            time.sleep(0.05)
 
     def ended(self):
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -95,9 +103,11 @@ def interrupts(rox_run):
 def stops(rox_run):
     """From a shell: Ctrl-Z stops rox-run, whose terminal is as before then; fg goes on."""
     command = " ".join(rox_run) + " -- cat"
-    session = Session(["bash", "--norc", "--noprofile", "-i"])
+    session = Session(["bash", "--norc", "--noprofile", "--noediting", "-i"])
     session.send("PS1='next''# '\n")
     session.send(command + "\n")
+    session.expect("-- cat\r\n")
+    session.await_raw()
     session.send("once\n")
     session.expect(r"once\r\n.*once\r\n")
     session.send("\x1a")
@@ -105,7 +115,8 @@ def stops(rox_run):
     session.send("stty -a | tr ';' '\\n' | grep -o ' -*icanon'\n")
     session.expect(r" icanon")
     session.send("fg\n")
-    session.expect("cat")
+    session.expect("-- cat\r\n")
+    session.await_raw()
     session.send("again\n")
     session.expect(r"again\r\n.*again\r\n")
     session.send("\x04")
