@@ -155,6 +155,8 @@ module_idle() {
 
 module_unload() {
 	soon 10 module_idle || fail "the module has $(module_users) references" || return
+	# What it needs of the host's files is read first, without a limit.
+	modprobe -n -r "$MODULE"
 	run_limited 15 modprobe -r "$MODULE"
 }
 
