@@ -69,6 +69,11 @@
 /* With fewer doorbells in a spell no engine starts, however long they take. */
 #define ROX_RINGS_LEAST 4
 #define ROX_JIFFY_NS (NSEC_PER_SEC / HZ)
+/*
+ * What a doorbell costs the program before and after it is in the kernel, in ns. In User Mode Linux
+ * a system call switches twice between two processes of the host.
+ */
+#define ROX_CALL_NS (IS_ENABLED(CONFIG_UML) ? 40 * NSEC_PER_USEC : 0)
 
 /* Time without work before the thread goes to the root cgroup. */
 #define ROX_ENGINE_HOME HZ
@@ -527,13 +532,19 @@ static void rox_engine_start(struct rox_engine *engine)
 
 /* ---- doorbells ---- */
 
+/* Return: what a doorbell costs the program, in ns. */
+static u64 rox_ring_cost(const struct rox_engine *engine)
+{
+	return ROX_CALL_NS + READ_ONCE(engine->ring_ns);
+}
+
 /*
  * For how many jiffies doorbells are counted: one, or as many as ROX_RINGS_LEAST doorbells take. On
  * slow machines (emulation, debug kernels) a jiffy may have less than that.
  */
 static unsigned long rox_rings_spell(const struct rox_engine *engine)
 {
-	return 1 + ROX_RINGS_LEAST * READ_ONCE(engine->ring_ns) / ROX_JIFFY_NS;
+	return 1 + ROX_RINGS_LEAST * (unsigned long)rox_ring_cost(engine) / ROX_JIFFY_NS;
 }
 
 static bool rox_rings_spell_lasts(const struct rox_engine *engine)
@@ -570,7 +581,7 @@ static bool rox_rings_wake(const struct rox_engine *engine, u32 rings)
 
 	return rings * rox_engine_spin_us(engine) > 2 * spell * (USEC_PER_SEC / HZ) ||
 	       (rings >= ROX_RINGS_LEAST &&
-		(u64)rings * READ_ONCE(engine->ring_ns) > spell * ROX_JIFFY_NS / 2);
+		rings * rox_ring_cost(engine) > spell * ROX_JIFFY_NS / 2);
 }
 
 /*
