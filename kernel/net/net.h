@@ -309,6 +309,8 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  * @from: the sender
  * @sender: the side that sends; NULL if it is no QP's
  * @unbounded: sent even if there is enough on this host, and lost if a queue refuses it
+ * @handed_at: if not NULL, becomes the time in ktime ns at which the last frame of more than one
+ *	packet was handed to the IP layer
  */
 struct rox_burst {
 	struct rox_path *path;
@@ -336,6 +338,7 @@ struct rox_burst {
 	bool unbounded;
 	struct rox_endpoint *from;
 	struct rox_sender *sender;
+	u64 *handed_at;
 };
 
 /* Payload bytes that one burst may carry. */

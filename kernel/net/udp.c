@@ -534,6 +534,8 @@ static int rox_send_group(struct rox_tx *tx)
 		rox_frame_drop(&g.frame);
 		return err;
 	}
+	if (tx->b->handed_at)
+		*tx->b->handed_at = ktime_get_ns();
 	octets = rox_udp_output(&g);
 	if (octets) {
 		tx->sent->pkts += g.count;

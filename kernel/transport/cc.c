@@ -9,9 +9,8 @@
 
 #include "cc.h"
 
-/* A burst lasts at most 2^-11 s (0.5 ms) at the flow's rate, and is a quarter of its window. */
+/* A burst lasts at most 2^-11 s (0.5 ms) at the flow's rate. */
 #define ROX_CC_BURST_SHIFT	11
-#define ROX_CC_BURST_PART	4
 
 #define ROX_CC_PARAM(field, min, max, value) \
 	{ #field, offsetof(struct rox_cc_params, field), min, max, value }
@@ -123,6 +122,7 @@ void rox_cc_start(const struct rox_cc_link *link, const struct rox_cc_ops *ops, 
 	memset(cc, 0, sizeof(*cc));
 	cc->ops = ops;
 	cc->mtu = mtu;
+	cc->burst = ROX_CC_BURST_MAX;
 	cc->next = now;
 	ops->init(link, cc, now);
 }
@@ -150,7 +150,7 @@ u32 rox_cc_quota(const struct rox_cc *cc, u32 in_flight, u64 now)
 		return room;
 	if (now < cc->next)
 		return 0;
-	burst = min_t(u64, cc->rate >> ROX_CC_BURST_SHIFT, cc->window / ROX_CC_BURST_PART);
+	burst = min_t(u64, cc->rate >> ROX_CC_BURST_SHIFT, cc->burst);
 	burst = clamp_t(u64, burst, cc->mtu, ROX_CC_BURST_MAX);
 	return min_t(u64, room, burst);
 }

@@ -22,7 +22,7 @@
 #define ROX_CC_RATE_MAX		50000000000ULL
 /* Bytes a second in one Mbit/s. */
 #define ROX_CC_MBIT		125000U
-/* The longest burst. */
+/* No burst is longer. */
 #define ROX_CC_BURST_MAX	(64U * 1024)
 
 /**
@@ -142,6 +142,7 @@ struct rox_cc_dcqcn {
  * @high: rounds in a row with too much delay
  * @low: rounds in a row without a sign of congestion
  * @marked: rounds in which CNPs count and delay does not
+ * @even: rounds in which bursts are a part of the window
  * @slow_start: the window doubles in each round trip
  * @trusted: @base is the path's round trip without queue
  * @shares: another sender keeps the queue full: CUBIC's rules
@@ -167,6 +168,7 @@ struct rox_cc_adaptive {
 	u8 high;
 	u8 low;
 	u8 marked;
+	u8 even;
 	bool slow_start;
 	bool trusted;
 	bool shares;
@@ -180,6 +182,7 @@ struct rox_cc_adaptive {
  * @rate: bytes a second; 0: not paced
  * @next: the next burst may be sent at this time, in ns
  * @window: maximum number of bytes in flight
+ * @burst: no burst is longer, if it has more than one packet
  * @mtu: payload of a full packet
  * @dcqcn: state of dcqcn
  * @adaptive: state of adaptive
@@ -189,6 +192,7 @@ struct rox_cc {
 	u64 rate;
 	u64 next;
 	u32 window;
+	u32 burst;
 	u32 mtu;
 	union {
 		struct rox_cc_dcqcn dcqcn;

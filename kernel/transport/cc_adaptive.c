@@ -19,6 +19,10 @@
  * to be seen: the window shrinks by twice the lost share. Below 3 % this is less than what it grows
  * by; and because growth has a constant part, equal losses lead to equal windows.
  *
+ * Bursts are a part of the window, so that a short queue takes them. But where the whole window may
+ * go out as one burst without a longer delay than the target, because the round trip is shorter
+ * than that, and there has been no sign of congestion, a burst may be the window: it costs less.
+ *
  * A CNP does not say how many packets were marked. The share of round trips with CNPs stands for
  * that in the rule of DCTCP (RFC 8257). Where CNPs come, the delay is not looked at.
  */
@@ -51,6 +55,11 @@
 
 /* A decrease because of delay or lost packets takes at most 1/4. */
 #define ROX_SHRINK_PART		4U
+
+/* Bursts are this part of the window in the first round, and after delay, CNPs and losses. */
+#define ROX_BURST_PART		4U
+#define ROX_EVEN_DELAYED	5
+#define ROX_EVEN_LOST		100
 
 /* Rounds with a long queue after which CUBIC's rules hold. */
 #define ROX_HIGH_ROUNDS		8
@@ -108,6 +117,14 @@ static bool rox_adaptive_long(const struct rox_cc_adaptive *a, u32 target)
 static void rox_adaptive_set(struct rox_cc *cc, u64 window)
 {
 	cc->window = clamp_t(u64, window, cc->mtu, ROX_CC_WINDOW_MAX);
+	cc->burst = cc->adaptive.even ? cc->window / ROX_BURST_PART : cc->window;
+}
+
+/* Bursts are a part of the window for @rounds. */
+static void rox_adaptive_even(struct rox_cc *cc, u8 rounds)
+{
+	cc->adaptive.even = max(cc->adaptive.even, rounds);
+	rox_adaptive_set(cc, cc->window);
 }
 
 /* The pace is somewhat faster than one window for each round trip, so that the window is used. */
@@ -284,6 +301,22 @@ static void rox_adaptive_count(struct rox_cc_adaptive *a, u32 target, u32 empty,
 		a->quiet_at = now;
 }
 
+/* How long bursts may be. */
+static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *cc, u32 empty)
+{
+	struct rox_cc_adaptive *a = &cc->adaptive;
+	u32 most = link->params.target_delay * (u32)NSEC_PER_USEC;
+
+	if (a->even)
+		a->even--;
+	if (a->cnp || a->round_lost)
+		rox_adaptive_even(cc, ROX_EVEN_LOST);
+	else if (a->shares || a->delay > empty || a->base > most)
+		rox_adaptive_even(cc, ROX_EVEN_DELAYED);
+	else
+		rox_adaptive_set(cc, cc->window);
+}
+
 /* Is the round trip without queue known? Does another sender keep the queue full? */
 static void rox_adaptive_judge(struct rox_cc *cc, u64 now)
 {
@@ -322,6 +355,7 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	rox_adaptive_react(cc, target, now);
 	rox_adaptive_count(a, target, empty, now);
 	rox_adaptive_judge(cc, now);
+	rox_adaptive_bursts(link, cc, empty);
 	rox_adaptive_new_round(a, now);
 }
 
@@ -368,6 +402,7 @@ static void rox_adaptive_cnp(const struct rox_cc_link *link, struct rox_cc *cc, 
 		rox_adaptive_set(cc, cc->window / 2);
 	a->slow_start = false;
 	a->cnp = true;
+	rox_adaptive_even(cc, ROX_EVEN_LOST);
 }
 
 static void rox_adaptive_loss(const struct rox_cc_link *link, struct rox_cc *cc, u32 bytes, u64 now)
@@ -375,6 +410,7 @@ static void rox_adaptive_loss(const struct rox_cc_link *link, struct rox_cc *cc,
 	struct rox_cc_adaptive *a = &cc->adaptive;
 
 	a->round_lost = min(a->round_lost + min(bytes, ROX_CC_WINDOW_MAX), ROX_CC_WINDOW_MAX);
+	rox_adaptive_even(cc, ROX_EVEN_LOST);
 	if (a->slow_start && a->srtt && rox_adaptive_lost(a) > 1024 / 8)
 		rox_adaptive_leave(cc, now);
 }
@@ -385,6 +421,7 @@ static void rox_adaptive_timeout(const struct rox_cc_link *link, struct rox_cc *
 
 	a->slow_start = false;
 	rox_adaptive_set(cc, cc->window / 2);
+	rox_adaptive_even(cc, ROX_EVEN_LOST);
 	rox_adaptive_new_round(a, now);
 }
 
@@ -411,6 +448,7 @@ static void rox_adaptive_init(const struct rox_cc_link *link, struct rox_cc *cc,
 	a->acked_at = now;
 	a->alpha = ROX_ALPHA_ONE;
 	a->slow_start = true;
+	a->even = 1;
 	rox_adaptive_set(cc, rox_adaptive_first(cc));
 	rox_adaptive_new_round(a, now);
 }

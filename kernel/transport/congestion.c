@@ -9,6 +9,12 @@
 /* Nobody waits for a time that is so near: the timer would cost more than the wait is worth. */
 #define ROX_PACE_SLACK_NS	(20 * NSEC_PER_USEC)
 
+/* Of messages of one packet each so many is timed. */
+#define ROX_TIME_EACH		4U
+
+/* So many acknowledged packets the algorithm need not know if the window is hardly used. */
+#define ROX_UNTOLD_PKTS		8U
+
 /* A window needs so many ACKs, so that it does not stand still until all of it is acknowledged. */
 #define ROX_ASK_PART		4U
 
@@ -72,6 +78,8 @@ void rox_cc_begin(struct rox_qp *qp)
 	cc->read_marked = false;
 	cc->acked = 0;
 	cc->quota = 0;
+	cc->untold = 0;
+	cc->untimed = 0;
 	cc->window = rox_window_max(qp);
 	rox_cc_untime(qp);
 	rox_cc_fit(qp);
@@ -79,18 +87,27 @@ void rox_cc_begin(struct rox_qp *qp)
 
 /* ---- what happens ---- */
 
+/*
+ * ACKs of messages of one packet that hardly use the window are told together, as the clock is read
+ * for each call.
+ */
 void rox_cc_feed(struct rox_qp *qp, u32 pkts)
 {
 	u32 una = rox_psn_add(qp->send.una, pkts);
+	u32 in_flight = rox_psn_diff(qp->send.max_psn, qp->send.una);
 	struct rox_congestion *cc = &qp->send.cc;
-	u64 now = ktime_get_ns();
-	struct rox_cc_ack ack = {
-		.bytes = min(pkts, ROX_CC_WINDOW_MAX / qp->mtu) * qp->mtu,
-		.in_flight = min_t(u64, (u64)rox_psn_diff(qp->send.max_psn, qp->send.una) * qp->mtu,
-				   U32_MAX),
-	};
+	bool timed = cc->timed_at && rox_psn_diff(una, cc->timed_psn) >= 0;
+	struct rox_cc_ack ack = {};
+	u64 now;
 
-	if (cc->timed_at && rox_psn_diff(una, cc->timed_psn) >= 0) {
+	cc->untold += pkts;
+	if (!timed && cc->untold < ROX_UNTOLD_PKTS && 2 * in_flight < cc->window)
+		return;
+	now = ktime_get_ns();
+	ack.bytes = min(cc->untold, ROX_CC_WINDOW_MAX / qp->mtu) * qp->mtu;
+	ack.in_flight = min_t(u64, (u64)in_flight * qp->mtu, U32_MAX);
+	cc->untold = 0;
+	if (timed) {
 		ack.round_trip = max(now - cc->timed_at, 1ULL);
 		cc->timed_at = 0;
 	}
@@ -139,15 +156,18 @@ void rox_cc_timeout(struct rox_qp *qp)
 
 /* ---- the round trip ---- */
 
-/* One packet at a time, of those that are sent for the first time. */
-void rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end)
+/* One packet at a time, of those that are sent for the first time; of single packets not each. */
+bool rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end)
 {
 	struct rox_congestion *cc = &qp->send.cc;
 
 	if (cc->timed_at || first != qp->send.max_psn)
-		return;
+		return false;
+	if (end == rox_psn_add(first, 1) && cc->untimed++ % ROX_TIME_EACH)
+		return false;
 	cc->timed_at = ktime_get_ns();
 	cc->timed_psn = end;
+	return true;
 }
 
 /* ---- the rate ---- */
@@ -172,6 +192,23 @@ static void rox_cc_wait(struct rox_qp *qp)
 		hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
 }
 
+/* Makes the quota as long as a burst may be now, and pays for it. Return: false if none may be. */
+static bool rox_cc_fill(struct rox_qp *qp)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+	u64 now = ktime_get_ns();
+	u32 burst = rox_cc_quota(&cc->flow, 0, now + ROX_PACE_SLACK_NS);
+
+	if (!burst)
+		return false;
+	if (burst > cc->quota) {
+		rox_cc_sent(&qp->dev->cc, &cc->flow, burst - cc->quota, now);
+		cc->quota = burst;
+		rox_cc_fit(qp);
+	}
+	return true;
+}
+
 /*
  * Asks the flow for a quota, which it pays for at once. A flow without a rate gets one without a
  * look at the clock.
@@ -180,21 +217,27 @@ static void rox_cc_wait(struct rox_qp *qp)
 bool rox_cc_ask(struct rox_qp *qp)
 {
 	struct rox_congestion *cc = &qp->send.cc;
-	u32 quota;
-	u64 now;
 
 	if (!cc->flow.rate) {
 		cc->quota = ROX_CC_BURST_MAX;
 		return true;
 	}
-	now = ktime_get_ns();
-	quota = rox_cc_quota(&cc->flow, 0, now + ROX_PACE_SLACK_NS);
-	if (!quota) {
-		rox_cc_wait(qp);
-		return false;
+	if (rox_cc_fill(qp))
+		return true;
+	rox_cc_wait(qp);
+	return false;
+}
+
+/* Return: how many of @pkts packets the quota allows, at least one. */
+u32 rox_cc_share(struct rox_qp *qp, u32 pkts)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+
+	if (cc->quota < min(pkts, ROX_BURST_BYTES / qp->mtu) * qp->mtu) {
+		if (cc->flow.rate)
+			rox_cc_fill(qp);
+		else
+			cc->quota = ROX_CC_BURST_MAX;
 	}
-	rox_cc_sent(&qp->dev->cc, &cc->flow, quota, now);
-	cc->quota += quota;
-	rox_cc_fit(qp);
-	return true;
+	return min(pkts, cc->quota / qp->mtu);
 }

@@ -11,7 +11,8 @@
  * that is acknowledged.
  *
  * rox_cc_may_send() says whether the rate allows more. The clock is not read for each burst: the
- * flow gets a quota of bytes, pays for it at once, and asks again when it has been sent.
+ * flow gets a quota of bytes, pays for it at once, and asks again when it has been sent, or when
+ * what is left would make two bursts of one.
  */
 #ifndef ROX_TRANSPORT_CONGESTION_H
 #define ROX_TRANSPORT_CONGESTION_H
@@ -32,7 +33,8 @@ void rox_cc_begin(struct rox_qp *qp);
 void rox_cc_feed(struct rox_qp *qp, u32 pkts);
 void rox_cc_overdraw(struct rox_qp *qp, u32 bytes);
 bool rox_cc_ask(struct rox_qp *qp);
-void rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end);
+u32 rox_cc_share(struct rox_qp *qp, u32 pkts);
+bool rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end);
 /* A CNP came. */
 void rox_cc_cnp(struct rox_qp *qp);
 /* The peer lacks packets, which are sent again. */
@@ -104,9 +106,9 @@ static inline bool rox_cc_may_send(struct rox_qp *qp)
 }
 
 /* After rox_cc_may_send(). Return: @pkts, or what the quota allows if that is less. */
-static inline u32 rox_cc_most(const struct rox_qp *qp, u32 pkts)
+static inline u32 rox_cc_most(struct rox_qp *qp, u32 pkts)
 {
-	return likely(!qp->send.cc.active) ? pkts : min(pkts, qp->send.cc.quota / qp->mtu);
+	return likely(!qp->send.cc.active) || pkts == 1 ? pkts : rox_cc_share(qp, pkts);
 }
 
 /*
@@ -133,11 +135,13 @@ static inline void rox_cc_charge(struct rox_qp *qp, u32 bytes)
 		rox_cc_overdraw(qp, bytes);
 }
 
-/* A request that is about to be sent, with the PSN @first, is answered by an ACK of up to @end. */
-static inline void rox_cc_time(struct rox_qp *qp, u32 first, u32 end)
+/*
+ * A request that is about to be sent, with the PSN @first, is answered by an ACK of up to @end.
+ * Return: true if its round trip is measured.
+ */
+static inline bool rox_cc_time(struct rox_qp *qp, u32 first, u32 end)
 {
-	if (unlikely(qp->send.cc.active))
-		rox_cc_time_new(qp, first, end);
+	return unlikely(qp->send.cc.active) && rox_cc_time_new(qp, first, end);
 }
 
 /* The round trip that is measured may be that of a packet that was sent twice. */

@@ -143,6 +143,61 @@ static void a_quota_serves_many_messages(struct kunit *test)
 	destroy(qp);
 }
 
+/* A message is not cut where the quota of the one before ends. */
+static void what_is_left_is_filled_up(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_dcqcn);
+	struct rox_congestion *cc = &qp->send.cc;
+	u32 pkts = ROX_BURST_BYTES / qp->mtu;
+
+	KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
+	rox_cc_charge(qp, qp->mtu);
+	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, 1), 1);
+	KUNIT_EXPECT_EQ(test, cc->quota, ROX_CC_BURST_MAX - qp->mtu);
+	/* The flow pays for what it lacked. */
+	cc->flow.rate = ROX_CC_MBIT * 1000;
+	cc->flow.next = 0;
+	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, pkts - 1), pkts - 1);
+	KUNIT_EXPECT_EQ(test, cc->flow.next, 0);
+	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, pkts), pkts - 1);
+	cc->flow.rate = ROX_CC_RATE_MAX;
+	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, 1000), pkts);
+	KUNIT_EXPECT_EQ(test, cc->quota, ROX_CC_BURST_MAX);
+	KUNIT_EXPECT_NE(test, cc->flow.next, 0);
+	/* It is not its turn: it sends what is left. */
+	rox_cc_charge(qp, 2 * qp->mtu);
+	cc->flow.next = ktime_get_ns() + NSEC_PER_SEC;
+	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, pkts), pkts - 2);
+	destroy(qp);
+}
+
+/* The clock is not read for each message of one packet. */
+static void small_messages_are_told_together(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
+	struct rox_congestion *cc = &qp->send.cc;
+	u32 i, timed = 0, told = 0;
+
+	for (i = 0; i < 40; i++) {
+		u32 end = rox_psn_add(qp->send.max_psn, 1);
+
+		timed += rox_cc_time(qp, qp->send.max_psn, end);
+		qp->send.psn = end;
+		qp->send.max_psn = end;
+		rox_cc_acked(qp, 1);
+		qp->send.una = end;
+		told += !cc->untold;
+	}
+	KUNIT_EXPECT_EQ(test, timed, 10);
+	KUNIT_EXPECT_EQ(test, told, 10);
+	/* A window that is used is told at once. */
+	qp->send.max_psn = rox_psn_add(qp->send.una, cc->window);
+	qp->send.psn = qp->send.max_psn;
+	rox_cc_acked(qp, 1);
+	KUNIT_EXPECT_EQ(test, cc->untold, 0);
+	destroy(qp);
+}
+
 static void acks_bring_round_trips_and_open_the_window(struct kunit *test)
 {
 	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
@@ -195,6 +250,8 @@ static struct kunit_case rox_congestion_cases[] = {
 	KUNIT_CASE(none_waits_for_nothing),
 	KUNIT_CASE(a_flow_waits_for_its_rate),
 	KUNIT_CASE(a_quota_serves_many_messages),
+	KUNIT_CASE(what_is_left_is_filled_up),
+	KUNIT_CASE(small_messages_are_told_together),
 	KUNIT_CASE(acks_bring_round_trips_and_open_the_window),
 	KUNIT_CASE(cnps_count_for_who_takes_them),
 	{}

@@ -261,8 +261,9 @@ int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 mos
 		return err;
 	rox_burst_opcodes(qp, wqe, &b);
 	rox_burst_payload(qp, wqe, index, offset, &b);
-	if (b.ackreq)
-		rox_cc_time(qp, b.psn, rox_psn_add(b.psn, b.npkts));
+	/* Copying a long burst and computing its ICRCs takes longer than many a round trip. */
+	if (b.ackreq && rox_cc_time(qp, b.psn, rox_psn_add(b.psn, b.npkts)) && b.npkts > 1)
+		b.handed_at = &qp->send.cc.timed_at;
 	err = rox_xmit(&b);
 	qp->send.kept.unanswered = b.more;
 	qp->send.iter_off += b.len;
@@ -419,14 +420,16 @@ static int rox_xmit_datagram(struct rox_qp *qp, struct rox_swqe *wqe, u32 index,
 static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int bursts)
 {
 	u32 follow = rox_run_follow(qp, wqe, bursts);
+	u32 most;
 
 	if (rox_is_ud(qp))
 		return rox_xmit_datagram(qp, wqe, index, follow);
 	if (rox_wqe_is_answered(wqe))
 		return rox_xmit_answered(qp, wqe, index, follow);
-	return rox_xmit_message(qp, wqe, index,
-				rox_cc_most(qp, rox_is_rc(qp) ? rox_cc_room(qp) : wqe->npkts),
-				follow);
+	most = wqe->npkts - wqe->sent;
+	if (rox_is_rc(qp))
+		most = min(most, rox_cc_room(qp));
+	return rox_xmit_message(qp, wqe, index, rox_cc_most(qp, most), follow);
 }
 
 /* ---- the loop ---- */

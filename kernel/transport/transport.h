@@ -258,6 +258,8 @@ struct rox_recovery {
  * @cautious: the peer seems to drop early requests
  * @active: the algorithm does something: it is not `none`
  * @read_marked: a response to a READ came with the mark for congestion
+ * @untimed: counts requests of one packet, of which some are timed
+ * @untold: acknowledged packets that @flow does not know of
  * @quota: bytes that @flow has paid for and that are not sent
  * @timed_psn: an ACK up to this PSN ends the round trip that is measured for @flow
  * @timed_at: start of that round trip, in ktime ns; 0: none is measured
@@ -271,6 +273,8 @@ struct rox_congestion {
 	bool cautious;
 	bool active;
 	bool read_marked;
+	u8 untimed;
+	u32 untold;
 	u32 quota;
 	u32 timed_psn;
 	u64 timed_at;

@@ -273,6 +273,59 @@ TEST(Adaptive, TimeoutHalvesTheWindow)
     EXPECT_EQ(cc.window, 1024U);
 }
 
+// ---- bursts ----
+
+u32 window_of_burst(const rox_cc &cc)
+{
+    return cc.burst ? cc.window / cc.burst : 0;
+}
+
+u32 after(const Path &path, u64 time)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    Network network(path);
+    const Rox &sender = network.add<Rox>(link, 0, ~0ULL, 4096);
+    network.run(time);
+    return window_of_burst(sender.cc);
+}
+
+TEST(Adaptive, BurstsAreAPartOfTheWindowUnlessThePathIsShortAndEmpty)
+{
+    const u64 limit = 64 << 20;
+    EXPECT_EQ(after({.rate = mbit(100000), .round_trip = 40 * kUsec, .limit = limit}, kMsec), 1U);
+    // Far, and with a queue.
+    EXPECT_EQ(after({.rate = mbit(10000), .round_trip = kMsec, .limit = limit}, 20 * kMsec), 4U);
+    EXPECT_EQ(after({.rate = mbit(100), .round_trip = 40 * kUsec, .limit = limit}, kSec), 4U);
+}
+
+// After a loss of a flow that does not trust its round trip, CUBIC's rules hold for longer.
+TEST(Adaptive, BurstsAreAPartOfTheWindowAfterALossOrACnp)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    for (int event : {0, 1, 2}) {
+        rox_cc cc;
+        u64 now = kSec;
+        const auto rounds = [&](int count) {
+            const rox_cc_ack ack = {1024, 1024, 20 * kUsec};
+            while (count--)
+                link.ops->acked(&link, &cc, &ack, now += 20 * kUsec);
+            return window_of_burst(cc);
+        };
+        rox_cc_init(&link, &cc, 1024, now);
+        EXPECT_EQ(window_of_burst(cc), 4U);
+        EXPECT_EQ(rounds(10), 1U);
+        if (event == 0)
+            link.ops->cnp(&link, &cc, now);
+        else if (event == 1)
+            link.ops->timeout(&link, &cc, now);
+        else
+            link.ops->loss(&link, &cc, 1024, now);
+        EXPECT_EQ(window_of_burst(cc), 4U) << event;
+        EXPECT_EQ(rounds(90), 4U) << event;
+        EXPECT_EQ(rounds(30), event < 2 ? 1U : 4U) << event;
+    }
+}
+
 // ---- the algorithm without control ----
 
 TEST(None, HasAFixedWindow)
