@@ -84,7 +84,7 @@ static inline void rox_cc_trusts(struct rox_qp *qp)
 /* After an ACK timeout or repeated RNR NAKs: allows only a few packets. */
 static inline void rox_cc_probe(struct rox_qp *qp)
 {
-	qp->send.cc.window = ROX_WINDOW_PROBE;
+	qp->send.cc.window = min(ROX_WINDOW_PROBE, rox_window_max(qp));
 }
 
 /* Return: packets that may be sent. */

@@ -227,6 +227,27 @@ static void acks_bring_round_trips_and_open_the_window(struct kunit *test)
 	destroy(qp);
 }
 
+/* Else a burst could begin for which the window has no room any more when its rate is known. */
+static void a_timeout_leaves_no_more_than_the_window(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
+	struct rox_congestion *cc = &qp->send.cc;
+
+	cc->flow.window = qp->mtu;
+	rox_cc_timeout(qp);
+	KUNIT_EXPECT_EQ(test, cc->window, 1);
+	KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
+	KUNIT_EXPECT_EQ(test, cc->window, 1);
+	KUNIT_EXPECT_EQ(test, rox_cc_room(qp), 1);
+	qp->send.psn = rox_psn_add(qp->send.una, 1);
+	KUNIT_EXPECT_EQ(test, rox_cc_room(qp), 0);
+	destroy(qp);
+	qp = sender(test, IB_QPT_RC, &rox_cc_none);
+	rox_cc_timeout(qp);
+	KUNIT_EXPECT_EQ(test, qp->send.cc.window, ROX_WINDOW_PROBE);
+	destroy(qp);
+}
+
 static void cnps_count_for_who_takes_them(struct kunit *test)
 {
 	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_dcqcn);
@@ -253,6 +274,7 @@ static struct kunit_case rox_congestion_cases[] = {
 	KUNIT_CASE(what_is_left_is_filled_up),
 	KUNIT_CASE(small_messages_are_told_together),
 	KUNIT_CASE(acks_bring_round_trips_and_open_the_window),
+	KUNIT_CASE(a_timeout_leaves_no_more_than_the_window),
 	KUNIT_CASE(cnps_count_for_who_takes_them),
 	{}
 };

@@ -99,7 +99,8 @@ static bool rox_may_send(struct rox_qp *qp, const struct rox_swqe *wqe)
 	if (rox_is_rc(qp) &&
 	    !(rox_reads_ok(qp, wqe) && rox_cc_room(qp) && rox_credit_ok(qp, wqe)))
 		return false;
-	return rox_cc_may_send(qp);
+	/* What the flow pays for may make its window smaller. */
+	return rox_cc_may_send(qp) && (!rox_is_rc(qp) || rox_cc_room(qp));
 }
 
 /* For the optional counters: counts why rox_may_send() said no. */
