@@ -76,10 +76,14 @@ nvme_fio() {
 		{ tail -n 20 "$ROX_TMP/fio.out"; return 1; }
 }
 
-# Has the load asked a disk for 32 blocks? (The statistics of a disk with several paths know nothing of it on 6.1.)
-nvme_load_runs() {
+# What the load has asked a disk for, in bytes. (The statistics of a disk with several paths know nothing of it on 6.1.)
+nvme_load_bytes() {
+	sed -n 's/^read_bytes: //p' "/proc/$load/io"
+}
+
+nvme_reads_beyond() {
 	local bytes
-	bytes=$(sed -n 's/^read_bytes: //p' "/proc/$load/io") && ((bytes > 32 * 65536))
+	bytes=$(nvme_load_bytes) && ((bytes > $1))
 }
 
 # Returns when it is at it. A disk that goes before fio has opened it must not become a file.
@@ -88,7 +92,7 @@ nvme_load_start() {
 		--allow_file_create=0 --bs=64k --time_based --runtime=60 --size=64M --thread \
 		>"$ROX_TMP/load.out" 2>&1 &
 	load=$!
-	wait_until 40 nvme_load_runs && return
+	wait_until 40 nvme_reads_beyond $((32 * 65536)) && return
 	echo "there is no load on $1:"
 	tail -n 20 "$ROX_TMP/load.out"
 	kill -9 "$load"
@@ -123,11 +127,6 @@ nvme_smaller_mtu() {
 	ask mtu "$mtu" && return $status
 }
 
-nvme_reads_beyond() {
-	local bytes
-	bytes=$(sed -n 's/^read_bytes: //p' "/proc/$load/io") && ((bytes > $1))
-}
-
 # Under load the target has another MAC, and the first one again. The connection goes on: the host has not begun
 # another one.
 nvme_other_mac() {
@@ -136,7 +135,7 @@ nvme_other_mac() {
 	connections=$(nvme_connections)
 	first=$(ip neighbour show "$nvme_address" | grep -o '..:..:..:..:..:..') || return
 	for mac in 02:00:00:00:0a:0b "$first"; do
-		ask mac "$mac" && bytes=$(sed -n 's/^read_bytes: //p' "/proc/$load/io") &&
+		ask mac "$mac" && bytes=$(nvme_load_bytes) &&
 			wait_until 40 nvme_reads_beyond $((bytes + (4 << 20))) || { dmesg | tail -n 20; return 1; }
 	done
 	[[ $(nvme_connections) == "$connections" ]] || { dmesg | tail -n 20; return 1; }

@@ -10,12 +10,12 @@ part_tunnel() {
 	local kind
 	for kind in vxlan geneve macsec team; do
 		tunnel_kind=$kind
-		stage_begin $kind tunnel_stage tunnel_clear
+		stage_begin $kind tunnel_stage stage_clear
 		case_run "RC and RDMA CM with UDP segmentation, no ICRC error" tunnel_works on
 		case_run "RC and RDMA CM without it, no ICRC error" tunnel_works off
 		stage_end
 	done
-	stage_begin VRF vrf_stage vrf_clear
+	stage_begin VRF vrf_stage stage_clear
 	case_run "RC, and RDMA CM from an address" vrf_works
 	case_run "RDMA CM without an address of its own: it says that there is no route" vrf_sourceless
 	stage_end
@@ -60,10 +60,6 @@ tunnel_stage() {
 		soon 10 gid_in "$ROX2" "$(gid_text $T2_6)" && soon 10 net_routes "$NS1" $T2_6
 }
 
-tunnel_clear() {
-	stage_clear
-}
-
 # tunnel_works on|off: UDP segmentation of the tunnel and of the netdev below. Not every netdev can be told.
 tunnel_works() {
 	local errors netdev
@@ -87,10 +83,6 @@ vrf_stage() {
 		ip netns exec "$NS1" sysctl -q net.ipv6.conf.all.keep_addr_on_down=1 net.ipv4.udp_l3mdev_accept=1 &&
 		ip -n "$NS1" link set "$DEV1" master vrf0 && soon 10 gid_in "$ROX1" "$(gid_text $IP1_6)" &&
 		soon 10 gid_in "$ROX1" "$(gid_text $IP1)"
-}
-
-vrf_clear() {
-	stage_clear
 }
 
 vrf_works() {
