@@ -342,7 +342,8 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	struct rox_cc_adaptive *a = &cc->adaptive;
 	u32 target = rox_adaptive_target(link, a), empty = rox_adaptive_empty(link, a);
 
-	a->delay = a->round_min - a->base;
+	if (a->round_min != U32_MAX)
+		a->delay = a->round_min - a->base;
 	a->alpha -= a->alpha / ROX_ALPHA_WEIGHT;
 	if (a->cnp)
 		a->alpha += ROX_ALPHA_ONE / ROX_ALPHA_WEIGHT;
@@ -357,6 +358,12 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	rox_adaptive_judge(cc, now);
 	rox_adaptive_bursts(link, cc, empty);
 	rox_adaptive_new_round(a, now);
+}
+
+/* Is a round over that took @ns? Where packets are lost, none may have been timed. */
+static bool rox_adaptive_over(const struct rox_cc_adaptive *a, u64 ns)
+{
+	return a->round_min != U32_MAX ? ns >= a->srtt : a->round_lost && ns >= 2ULL * a->srtt;
 }
 
 /* ---- events ---- */
@@ -389,7 +396,7 @@ static void rox_adaptive_acked(const struct rox_cc_link *link, struct rox_cc *cc
 		rox_adaptive_set(cc, (u64)cc->window + ack->bytes);
 	if (!a->srtt)
 		return;
-	if (a->round_min != U32_MAX && now - a->round_at >= a->srtt)
+	if (rox_adaptive_over(a, now - a->round_at))
 		rox_adaptive_round(link, cc, now);
 	rox_adaptive_pace(link, cc);
 }
@@ -411,8 +418,15 @@ static void rox_adaptive_loss(const struct rox_cc_link *link, struct rox_cc *cc,
 
 	a->round_lost = min(a->round_lost + min(bytes, ROX_CC_WINDOW_MAX), ROX_CC_WINDOW_MAX);
 	rox_adaptive_even(cc, ROX_EVEN_LOST);
-	if (a->slow_start && a->srtt && rox_adaptive_lost(a) > 1024 / 8)
+	if (!a->slow_start)
+		return;
+	if (!a->srtt) {
+		/* So short is the queue that no packet of the first window has been timed. */
+		a->slow_start = false;
+		rox_adaptive_set(cc, cc->window / 2);
+	} else if (rox_adaptive_lost(a) > 1024 / 8) {
 		rox_adaptive_leave(cc, now);
+	}
 }
 
 static void rox_adaptive_timeout(const struct rox_cc_link *link, struct rox_cc *cc, u64 now)

@@ -234,6 +234,7 @@ static void rox_comp_nak(struct rox_qp *qp, const struct rox_pkt *pkt)
 	switch (pkt->ext.aeth.syndrome & ROX_AETH_VALUE) {
 	case ROX_NAK_PSN_SEQ:
 		rox_qp_count(qp, ROX_CNT_PACKET_SEQ_ERR);
+		rox_cc_nak(qp);
 		rox_retry_go_back(qp, missing ? ROX_RETRY_IMPLIED : ROX_RETRY_SEQ_NAK);
 		break;
 	case ROX_NAK_INV_REQ:

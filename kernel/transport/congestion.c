@@ -87,6 +87,21 @@ void rox_cc_begin(struct rox_qp *qp)
 
 /* ---- what happens ---- */
 
+static u32 rox_cc_bytes(const struct rox_qp *qp, u32 pkts)
+{
+	return min_t(u64, (u64)pkts * qp->mtu, U32_MAX);
+}
+
+static void rox_cc_tell(struct rox_qp *qp, const struct rox_cc_ack *ack, u64 now)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+
+	cc->flow.ops->acked(&qp->dev->cc, &cc->flow, ack, now);
+	rox_cc_fit(qp);
+	trace_rox_congestion(qp->ibqp.qp_num, ROX_CC_ACKED, cc->flow.rate, cc->flow.window,
+			     ack->round_trip);
+}
+
 /*
  * ACKs of messages of one packet that hardly use the window are told together, as the clock is read
  * for each call.
@@ -105,16 +120,36 @@ void rox_cc_feed(struct rox_qp *qp, u32 pkts)
 		return;
 	now = ktime_get_ns();
 	ack.bytes = min(cc->untold, ROX_CC_WINDOW_MAX / qp->mtu) * qp->mtu;
-	ack.in_flight = min_t(u64, (u64)in_flight * qp->mtu, U32_MAX);
+	ack.in_flight = rox_cc_bytes(qp, in_flight);
 	cc->untold = 0;
 	if (timed) {
 		ack.round_trip = max(now - cc->timed_at, 1ULL);
 		cc->timed_at = 0;
 	}
-	cc->flow.ops->acked(&qp->dev->cc, &cc->flow, &ack, now);
-	rox_cc_fit(qp);
-	trace_rox_congestion(qp->ibqp.qp_num, ROX_CC_ACKED, cc->flow.rate, cc->flow.window,
-			     ack.round_trip);
+	rox_cc_tell(qp, &ack, now);
+}
+
+/*
+ * The packet that made the peer send the NAK was sent together with the missing one, or later. So
+ * the time since then is no less than a round trip. Where packets are lost in each window there may
+ * be no other measure.
+ */
+void rox_cc_nak(struct rox_qp *qp)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+	struct rox_cc_ack ack = {};
+	u64 now;
+
+	if (!cc->active || !cc->timed_at)
+		return;
+	if (rox_psn_diff(qp->send.una, cc->timed_first) < 0 ||
+	    rox_psn_diff(qp->send.una, cc->timed_psn) >= 0)
+		return;
+	now = ktime_get_ns();
+	ack.round_trip = max(now - cc->timed_at, 1ULL);
+	ack.in_flight = rox_cc_bytes(qp, rox_psn_diff(qp->send.max_psn, qp->send.una));
+	cc->timed_at = 0;
+	rox_cc_tell(qp, &ack, now);
 }
 
 /* An event that has nothing but its time. */
@@ -136,16 +171,26 @@ void rox_cc_cnp(struct rox_qp *qp)
 	rox_cc_news(qp, ROX_CC_CNP, qp->send.cc.flow.ops->cnp);
 }
 
-/* A NAK does not say how many packets are missing. If there are more, more NAKs follow. */
-static void rox_cc_lost_one(const struct rox_cc_link *link, struct rox_cc *cc, u64 now)
+void rox_cc_lost(struct rox_qp *qp, u32 pkts)
 {
-	if (cc->ops->loss)
-		cc->ops->loss(link, cc, cc->mtu, now);
+	struct rox_congestion *cc = &qp->send.cc;
+
+	if (!cc->active || !pkts)
+		return;
+	if (cc->flow.ops->loss)
+		cc->flow.ops->loss(&qp->dev->cc, &cc->flow, rox_cc_bytes(qp, pkts), ktime_get_ns());
+	rox_cc_fit(qp);
+	trace_rox_congestion(qp->ibqp.qp_num, ROX_CC_LOSS, cc->flow.rate, cc->flow.window, 0);
 }
 
-void rox_cc_lost(struct rox_qp *qp)
+/* What is sent again is not delayed by the rate, but a burst of it is no longer than any other. */
+u32 rox_cc_resends(const struct rox_qp *qp)
 {
-	rox_cc_news(qp, ROX_CC_LOSS, rox_cc_lost_one);
+	const struct rox_congestion *cc = &qp->send.cc;
+
+	if (!cc->active || !cc->flow.rate)
+		return U32_MAX;
+	return max(rox_cc_quota(&cc->flow, 0, cc->flow.next) / qp->mtu, 1U);
 }
 
 void rox_cc_timeout(struct rox_qp *qp)
@@ -166,6 +211,7 @@ bool rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end)
 	if (end == rox_psn_add(first, 1) && cc->untimed++ % ROX_TIME_EACH)
 		return false;
 	cc->timed_at = ktime_get_ns();
+	cc->timed_first = first;
 	cc->timed_psn = end;
 	return true;
 }

@@ -37,8 +37,12 @@ u32 rox_cc_share(struct rox_qp *qp, u32 pkts);
 bool rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end);
 /* A CNP came. */
 void rox_cc_cnp(struct rox_qp *qp);
-/* The peer lacks packets, which are sent again. */
-void rox_cc_lost(struct rox_qp *qp);
+/* A sequence NAK came, before what it asks for is sent again. */
+void rox_cc_nak(struct rox_qp *qp);
+/* The peer lacks @pkts packets, which are sent again. */
+void rox_cc_lost(struct rox_qp *qp, u32 pkts);
+/* Return: how many packets may be sent again at once. */
+u32 rox_cc_resends(const struct rox_qp *qp);
 /* An ACK timeout. RNR NAKs, unlike this, are no sign of congestion. */
 void rox_cc_timeout(struct rox_qp *qp);
 
@@ -148,6 +152,13 @@ static inline bool rox_cc_time(struct rox_qp *qp, u32 first, u32 end)
 static inline void rox_cc_untime(struct rox_qp *qp)
 {
 	qp->send.cc.timed_at = 0;
+}
+
+/* Packets from @psn on were not sent after all. */
+static inline void rox_cc_untime_from(struct rox_qp *qp, u32 psn)
+{
+	if (rox_psn_diff(qp->send.cc.timed_psn, psn) > 0)
+		rox_cc_untime(qp);
 }
 
 #endif /* ROX_TRANSPORT_CONGESTION_H */

@@ -86,7 +86,7 @@ static void none_waits_for_nothing(struct kunit *test)
 	rox_cc_charge(qp, SZ_1M);
 	rox_cc_time(qp, qp->send.max_psn, qp->send.max_psn + 1);
 	rox_cc_cnp(qp);
-	rox_cc_lost(qp);
+	rox_cc_lost(qp, 1);
 	KUNIT_EXPECT_TRUE(test, rox_cc_may_send(qp));
 	KUNIT_EXPECT_FALSE(test, rox_cc_will_wait(qp, SZ_1M));
 	KUNIT_EXPECT_EQ(test, cc->quota, 0);
@@ -227,6 +227,74 @@ static void acks_bring_round_trips_and_open_the_window(struct kunit *test)
 	destroy(qp);
 }
 
+/* Where each window loses packets, NAKs are all that comes back before something is sent again. */
+static void a_nak_brings_a_round_trip(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
+	struct rox_congestion *cc = &qp->send.cc;
+	u32 una = qp->send.una;
+
+	rox_cc_time(qp, rox_psn_add(una, 2), rox_psn_add(una, 6));
+	KUNIT_EXPECT_EQ(test, cc->timed_at, 0);
+	qp->send.max_psn = rox_psn_add(una, 2);
+	rox_cc_time(qp, rox_psn_add(una, 2), rox_psn_add(una, 6));
+	KUNIT_ASSERT_NE(test, cc->timed_at, 0);
+	qp->send.max_psn = rox_psn_add(una, 6);
+	cc->timed_at -= NSEC_PER_MSEC;
+	/* What is missing was sent before or after the packets that are timed. */
+	rox_cc_nak(qp);
+	KUNIT_EXPECT_EQ(test, cc->flow.adaptive.srtt, 0);
+	qp->send.una = rox_psn_add(una, 6);
+	rox_cc_nak(qp);
+	KUNIT_EXPECT_EQ(test, cc->flow.adaptive.srtt, 0);
+	qp->send.una = rox_psn_add(una, 2);
+	rox_cc_nak(qp);
+	KUNIT_EXPECT_GE(test, cc->flow.adaptive.srtt, NSEC_PER_MSEC);
+	KUNIT_EXPECT_EQ(test, cc->timed_at, 0);
+	destroy(qp);
+}
+
+/* Who waits for a queue of this host often must still know his round trip. */
+static void what_is_not_sent_is_not_timed(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
+	u32 psn = qp->send.max_psn;
+
+	rox_cc_time(qp, psn, rox_psn_add(psn, 4));
+	KUNIT_EXPECT_NE(test, qp->send.cc.timed_at, 0);
+	rox_cc_untime_from(qp, rox_psn_add(psn, 4));
+	KUNIT_EXPECT_NE(test, qp->send.cc.timed_at, 0);
+	rox_cc_untime_from(qp, rox_psn_add(psn, 3));
+	KUNIT_EXPECT_EQ(test, qp->send.cc.timed_at, 0);
+	destroy(qp);
+}
+
+/* What is sent again must fit into a queue that has dropped it. */
+static void what_is_sent_again_is_no_longer_than_a_burst(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_none);
+	struct rox_congestion *cc;
+
+	KUNIT_EXPECT_EQ(test, rox_cc_resends(qp), U32_MAX);
+	destroy(qp);
+	qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
+	cc = &qp->send.cc;
+	KUNIT_EXPECT_EQ(test, rox_cc_resends(qp), U32_MAX);
+	cc->flow.rate = 1000ULL * 1000 * 1000;
+	cc->flow.window = 64 * qp->mtu;
+	cc->flow.burst = 8 * qp->mtu;
+	cc->flow.next = ktime_get_ns() + NSEC_PER_SEC;
+	KUNIT_EXPECT_EQ(test, rox_cc_resends(qp), 8);
+	cc->flow.burst = 0;
+	KUNIT_EXPECT_EQ(test, rox_cc_resends(qp), 1);
+	/* As many packets as the peer lacks are lost. */
+	rox_cc_lost(qp, 5);
+	KUNIT_EXPECT_EQ(test, cc->flow.adaptive.round_lost, 5 * qp->mtu);
+	rox_cc_lost(qp, 0);
+	KUNIT_EXPECT_EQ(test, cc->flow.adaptive.round_lost, 5 * qp->mtu);
+	destroy(qp);
+}
+
 /* Else a burst could begin for which the window has no room any more when its rate is known. */
 static void a_timeout_leaves_no_more_than_the_window(struct kunit *test)
 {
@@ -274,6 +342,9 @@ static struct kunit_case rox_congestion_cases[] = {
 	KUNIT_CASE(what_is_left_is_filled_up),
 	KUNIT_CASE(small_messages_are_told_together),
 	KUNIT_CASE(acks_bring_round_trips_and_open_the_window),
+	KUNIT_CASE(a_nak_brings_a_round_trip),
+	KUNIT_CASE(what_is_not_sent_is_not_timed),
+	KUNIT_CASE(what_is_sent_again_is_no_longer_than_a_burst),
 	KUNIT_CASE(a_timeout_leaves_no_more_than_the_window),
 	KUNIT_CASE(cnps_count_for_who_takes_them),
 	{}

@@ -127,7 +127,7 @@ static void rox_holes_fill_all(struct rox_qp *qp, u32 to)
 	rox_qp_count(qp, ROX_CNT_IMPLIED_NAK_SEQ_ERR);
 	if (!rox_retry_pays(qp, ROX_RETRY_RESPONSE))
 		return;
-	rox_cc_lost(qp);
+	rox_cc_lost(qp, 1);
 	rox_cc_untime(qp);
 	/* Go-back-N may be under way. Else what is needed may be missing on this host. */
 	if (send->psn == send->max_psn && rox_holes_fill(qp, send->una, to))
@@ -156,7 +156,7 @@ void rox_holes_settle(struct rox_qp *qp)
 		rox_holes_fill_all(qp, rox_psn_add(holes->newest, ROX_PSN_MASK));
 	} else if (more && send->psn == send->max_psn &&
 		   rox_holes_fill(qp, holes->asked_to, holes->executed_psn)) {
-		rox_cc_lost(qp);
+		rox_cc_lost(qp, 1);
 		rox_cc_untime(qp);
 	}
 }

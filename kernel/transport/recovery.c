@@ -286,11 +286,11 @@ void rox_recovery_send(struct rox_qp *qp)
 	rox_retry_missing(qp);
 	rox_cc_untime(qp);
 	if (!rec->probes)
-		rox_cc_lost(qp);
+		rox_cc_lost(qp, 1);
 	if (due == ROX_GAP_ALL)
 		rox_recovery_distrusts(qp);
 	else
-		sent = rox_resend(qp, due);
+		sent = rox_resend(qp, min(due, rox_cc_resends(qp)));
 	if (!sent && rox_recovery_asks(qp, due)) {
 		rec->timed_at = 0;
 		return;
@@ -306,6 +306,7 @@ void rox_recovery_send(struct rox_qp *qp)
 	}
 	rec->resent = true;
 	rec->resent_to = rox_psn_add(send->una, sent);
+	rec->resent_pkts = sent;
 	rec->timed_at = 0;
 }
 
@@ -371,6 +372,8 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 	rec->stuck = una == rec->resent_to && una != qp->send.max_psn && !rec->overtaken;
 	rec->stuck_at = una;
 	if (rec->stuck) {
+		/* All that was retransmitted was missing; one packet has been counted. */
+		rox_cc_lost(qp, rec->resent_pkts - 1);
 		rec->gap = min(2 * rec->gap, ROX_GAP_MOST);
 		rec->due = rec->gap;
 	} else {

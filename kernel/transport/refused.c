@@ -64,7 +64,7 @@ void rox_send_refused(struct rox_qp *qp)
 {
 	struct rox_sender *sender = &qp->send.side.sender;
 
-	rox_cc_untime(qp);
+	rox_cc_untime_from(qp, sender->refused_psn);
 	if (rox_can_send(qp) && qp->send.tail != qp->sq.index)
 		rox_unsend(qp, sender->refused_psn);
 	rox_tx_wait(&qp->ep, sender);

@@ -270,7 +270,7 @@ int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 mos
 	qp->send.iter_off += b.len;
 	if (err) {
 		rox_send_iter_end(qp);
-		rox_cc_untime(qp);
+		rox_cc_untime_from(qp, b.psn);
 		return err;
 	}
 	rox_cc_charge(qp, b.len);
@@ -332,7 +332,7 @@ static int rox_xmit_read(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32
 	rox_cc_time(qp, b.psn, rox_psn_add(b.psn, 1));
 	err = rox_xmit(&b);
 	if (err) {
-		rox_cc_untime(qp);
+		rox_cc_untime_from(qp, b.psn);
 		return err;
 	}
 	rox_cc_charge(qp, len);

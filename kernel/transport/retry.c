@@ -197,7 +197,7 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 	    rox_recovery_gap(qp, cause == ROX_RETRY_SEQ_NAK))
 		return;
 	if (rox_nak_is_free(qp, cause))
-		rox_cc_lost(qp);
+		rox_cc_lost(qp, 1);
 	rox_rewind(qp);
 	if (cause == ROX_RETRY_SEQ_NAK)
 		rox_recovery_lacks(qp);

@@ -223,6 +223,7 @@ enum rox_wait {
  * @gap: packets to retransmit for a gap
  * @due: packets to retransmit at once
  * @resent_to: PSN after the last retransmitted packet
+ * @resent_pkts: how many packets before @resent_to were retransmitted
  * @timed_psn: an ACK up to this PSN ends the round trip that is measured
  * @timed_at: start of that round trip, in ktime ns; 0: none is measured
  * @round_trip: mean round trip, in ns
@@ -243,6 +244,7 @@ struct rox_recovery {
 	u32 gap;
 	u32 due;
 	u32 resent_to;
+	u32 resent_pkts;
 	u32 timed_psn;
 	u64 timed_at;
 	u64 waited;
@@ -261,8 +263,9 @@ struct rox_recovery {
  * @untimed: counts requests of one packet, of which some are timed
  * @untold: acknowledged packets that @flow does not know of
  * @quota: bytes that @flow has paid for and that are not sent
- * @timed_psn: an ACK up to this PSN ends the round trip that is measured for @flow
- * @timed_at: start of that round trip, in ktime ns; 0: none is measured
+ * @timed_first: the first of the packets of which a round trip is measured for @flow
+ * @timed_psn: an ACK up to this PSN ends that round trip
+ * @timed_at: its start, in ktime ns; 0: none is measured
  * @flow: state of the algorithm
  * @pacer: runs the side when the rate allows the next quota
  */
@@ -276,6 +279,7 @@ struct rox_congestion {
 	u8 untimed;
 	u32 untold;
 	u32 quota;
+	u32 timed_first;
 	u32 timed_psn;
 	u64 timed_at;
 	struct rox_cc flow;
@@ -674,10 +678,7 @@ void rox_qp_event(struct rox_qp *qp, enum ib_event_type event);
 int rox_qp_table_init(void);
 void rox_qp_table_exit(void);
 
-/*
- * Process context. Reserves a QP number for @qp, not yet found. @owner: see struct rox_qp_slot.
- * Return: 0 or an error.
- */
+/* Process context. Reserves a number for @qp; @owner: struct rox_qp_slot. Return: 0 or an error. */
 int rox_qp_reserve(struct rox_qp *qp, u64 owner);
 /* Process context. Lets rox_qp_get() find the QP. Return: 0 or an error. */
 int rox_qp_publish(struct rox_qp *qp);
@@ -730,10 +731,7 @@ int rox_pkey_find(const struct rox_dev *dev, u16 pkey);
 
 /* ---- life and state of a QP; process context ---- */
 
-/*
- * Module load and unload: workers that run sides. Return: 0 or -ENOMEM. At unload no QP
- * exists.
- */
+/* Module load, and unload without QPs: workers that run sides. Return: 0 or -ENOMEM. */
 int rox_sides_init(void);
 void rox_sides_exit(void);
 /*

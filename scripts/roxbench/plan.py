@@ -154,7 +154,7 @@ def shared():
         *(flows(f"one flow, {queue}", queue, ("rox", "tcp"), tcp="dctcp") for queue in ("codel", "red", "fq_codel")),
         *(flows(f"8 flows, {queue}", queue, flows=8) for queue in ("codel", "red")),
         flows("incast of 16, codel", "codel", kind="incast", flows=16),
-        *(flows(f"4 flows and 4 of TCP, {queue}", queue, flows=4, beside=4) for queue in ("long", "codel")),
+        *(flows(f"4 flows and 4 of TCP, {queue}", queue, flows=4, beside=4) for queue in ("long", "sparse")),
         flows("one flow, queue of 10 packets", "short", ("rox", "tcp"), tcp="cubic", netem="limit 10000 delay 1ms"),
         flows("one flow, 20 ms with jitter", "long", ("rox", "tcp"), tcp="cubic", netem="limit 10000 delay 20ms 3ms"),
     ]

@@ -147,7 +147,7 @@ def shared(f):
         # A ratio needs a figure that is not 0.
         condition("no packet dropped", None if dropped is None else dropped + 1, 1, 1, True)]
     yield "a shared network, 4 flows beside 4 of TCP cubic", [
-        each for queue in ("long", "codel") for each in (
+        each for queue in ("long", "sparse") for each in (
             condition(f"{queue}: rox's share, at least", figure(f"4 flows and 4 of TCP, {queue}"), 1, 0.3),
             condition(f"{queue}: rox's share, at most", figure(f"4 flows and 4 of TCP, {queue}"), 1, 0.7, True))]
     yield "a bad path, one flow against TCP cubic", [

@@ -13,14 +13,16 @@ from .programs import MIB, ports
 from .sides import Failed, Local
 
 MTU = 1500
+PATIENCE = 30                   # seconds until flows have begun
 MESSAGE = 64 << 10
 SWITCH = "switch"
 # Packets of all flows wait in the queue of the slow port. tbf passes them on at the rate.
-SLOW = ["parent", "1:", "handle", "2:"]
 QUEUES = {
     "codel": "codel limit 1000 ce_threshold 2ms ecn",
     "red": "red limit 1000000 min 30000 max 90000 avpkt 1500 burst 30 probability 0.1 bandwidth {rate}mbit ecn",
     "fq_codel": "fq_codel limit 1000 ecn",
+    # Marks as TCP expects it: a few packets, when the queue was long for a while.
+    "sparse": "codel limit 1000 ecn",
     "short": "pfifo limit 10",
     "long": "pfifo limit 400",
 }
@@ -86,8 +88,9 @@ def slow_port(what):
     rate = what["rate"]
     run("ip", "netns", "exec", SWITCH, "tc", "qdisc", "replace", "dev", "slow", "root", "handle", "1:", "tbf", "rate",
         f"{rate}mbit", "burst", "4500", "limit", "4000000")
-    run("ip", "netns", "exec", SWITCH, "tc", "qdisc", "replace", "dev", "slow", *SLOW,
-        *QUEUES[what["queue"]].format(rate=rate).split())
+    # A handle for each: a qdisc does not become one of another kind.
+    run("ip", "netns", "exec", SWITCH, "tc", "qdisc", "replace", "dev", "slow", "parent", "1:", "handle",
+        f"{2 + list(QUEUES).index(what['queue'])}:", *QUEUES[what["queue"]].format(rate=rate).split())
     netem = what.get("netem")
     words = ["replace", "dev", "slowed", "root", "netem", *netem.split()] if netem else \
         ["delete", "dev", "slowed", "root"]
@@ -104,39 +107,64 @@ def shown():
 
 
 class Flows:
-    """Flows of one peer that run at the same time: ib_write_bw, or iperf3."""
+    """Flows of one peer that run at the same time: QPs of one ib_write_bw, so that only one CPU polls; or iperf3's."""
 
     def __init__(self, ends, peer, count, seconds, more=()):
-        self.ends, self.peer, self.jobs = ends, peer, []
-        for _ in range(count):
-            port = next(ports)
-            if peer == "tcp":
-                server = ["iperf3", "-s", "-1", "-p", str(port)]
-                client = ["iperf3", "-c", ends[0].address, "-p", str(port), "-J", "-t", str(seconds), *more]
-            else:
-                common = ["ib_write_bw", "-F", "-p", str(port), "-s", str(MESSAGE), "-m", "1024", "-D", str(seconds),
-                          "-f", "1", *more]
-                server = [*common, "-d", ends[0].device]
-                client = [*common, "-d", ends[1].device, ends[0].address]
-            self.jobs.append((ends[0].side.start(server, port), client))
-        self.jobs = [(server, ends[1].side.start(client)) for server, client in self.jobs]
+        self.ends, self.peer, self.count, self.link = ends, peer, count, f"{ends[0].device}/1"
+        port = next(ports)
+        if peer == "tcp":
+            server = ["iperf3", "-s", "-1", "-p", str(port)]
+            client = ["iperf3", "-c", ends[0].address, "-p", str(port), "-J", "-P", str(count), "-t", str(seconds), *more]
+        else:
+            common = ["ib_write_bw", "-F", "-p", str(port), "-s", str(MESSAGE), "-m", "1024", "-D", str(seconds), "-f",
+                      "1", "-q", str(count), *more]
+            server = [*common, "-d", ends[0].device]
+            client = [*common, "-d", ends[1].device, ends[0].address]
+        self.server = ends[0].side.start(server, port)
+        self.client = ends[1].side.start(client)
 
-    def speeds(self):
-        """Waits. Returns the MiB/s of each flow."""
-        found = []
-        for server, client in self.jobs:
-            status, text = self.ends[1].side.wait(client)
-            if status:
-                self.ends[0].side.kill(server)
-            self.ends[0].side.wait(server)
-            match = SENT.search(text)
-            if self.peer == "tcp" and not status:
-                found.append(json.loads(text)["end"]["sum_received"]["bits_per_second"] / 8 / MIB)
-            elif match and not status:
-                found.append(float(match[1]))
-            else:
-                raise Failed(f"a flow of {self.peer} ended with {status}: {text[-400:]}")
+    def begin(self):
+        """Waits until the QPs of rox are there. From now on the receiver counts for each."""
+        if self.peer == "tcp":
+            return
+        until = time.monotonic() + PATIENCE
+        while True:
+            qps = [qp for qp in json.loads(run("rdma", "-j", "resource", "show", "qp", "link", self.link))
+                   if qp["type"] == "RC" and qp["state"] == "RTS"]
+            if len(qps) == self.count:
+                break
+            if time.monotonic() > until:
+                raise Failed(f"{len(qps)} of {self.count} QPs are ready")
+            time.sleep(0.05)
+        for qp in qps:
+            run("rdma", "statistic", "qp", "bind", "link", self.link, "lqpn", str(qp["lqpn"]))
+
+    def received(self):
+        """Bytes of each flow of rox since begin()."""
+        if self.peer == "tcp":
+            return []
+        found = [each["rx_bytes"] for each in json.loads(run("rdma", "-j", "statistic", "qp", "show", "link", self.link))
+                 if each.get("lqpn")]
+        if len(found) != self.count:
+            raise Failed(f"{len(found)} of {self.count} QPs are counted")
         return found
+
+    def stop(self):
+        self.ends[1].side.kill(self.client)
+        self.ends[0].side.kill(self.server)
+
+    def speed(self):
+        """Waits. Returns the MiB/s of all flows."""
+        status, text = self.ends[1].side.wait(self.client)
+        if status:
+            self.ends[0].side.kill(self.server)
+        self.ends[0].side.wait(self.server)
+        match = SENT.search(text)
+        if self.peer == "tcp" and not status:
+            return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 8 / MIB
+        if match and not status:
+            return float(match[1])
+        raise Failed(f"flows of {self.peer} ended with {status}: {text[-400:]}")
 
 
 def jain(speeds):
@@ -150,10 +178,10 @@ def choose(end, algorithm):
         raise Failed(f"no algorithm {algorithm}: {text}")
 
 
-def share(what, speeds):
+def share(what, speed):
     """Of the rate, with what headers take away."""
     payload = 1024 / (1024 + 14 + 20 + 8 + 12 + 4) if what["peers"] != ["tcp"] else 1448 / 1514
-    return sum(speeds) * MIB * 8 / (what["rate"] * 1e6 * payload)
+    return speed * MIB * 8 / (what["rate"] * 1e6 * payload)
 
 
 def standing(seconds):
@@ -163,6 +191,21 @@ def standing(seconds):
         waits.append(shown()[1])
         time.sleep(0.1)
     return sum(waits) / max(len(waits), 1)
+
+
+def observe(flows, beside, what, seconds, dropped):
+    """The second third of the time is looked at."""
+    flows.begin()
+    time.sleep(seconds / 3)
+    before = flows.received()
+    sample = {"queue": standing(seconds / 3)}
+    if before:
+        sample["jain"] = jain([now - then for now, then in zip(flows.received(), before)])
+    mine = flows.speed()
+    sample["dropped"] = shown()[0] - dropped
+    if beside:
+        return {"value": mine / (mine + beside.speed()), **sample}
+    return {"value": share(what, mine), **sample}
 
 
 def measure(ends, peer, what, pace, network):
@@ -178,14 +221,12 @@ def measure(ends, peer, what, pace, network):
         return incast(ends, what, dropped)
     flows = Flows(ends, peer, count, seconds, ["-C", what["tcp"]] if peer == "tcp" and "tcp" in what else [])
     beside = Flows(network.pair(None, "tcp"), "tcp", what["beside"], seconds) if "beside" in what else None
-    time.sleep(seconds / 3)
-    queue = standing(seconds / 3)
-    mine = flows.speeds()
-    sample = {"jain": jain(mine), "queue": queue, "dropped": shown()[0] - dropped}
-    if beside:
-        others = sum(beside.speeds())
-        return {"value": sum(mine) / (sum(mine) + others), **sample}
-    return {"value": share({**what, "peers": [peer]}, mine), **sample}
+    try:
+        return observe(flows, beside, {**what, "peers": [peer]}, seconds, dropped)
+    except Failed:
+        for each in filter(None, (flows, beside)):
+            each.stop()
+        raise
 
 
 def incast(ends, what, dropped):
@@ -199,4 +240,4 @@ def incast(ends, what, dropped):
     match = SENT.search(text)
     if status or not match:
         raise Failed(f"incast ended with {status}: {text[-400:]}")
-    return {"value": 1 / share({**what, "peers": ["rox"]}, [float(match[1])]), "dropped": shown()[0] - dropped}
+    return {"value": 1 / share({**what, "peers": ["rox"]}, float(match[1])), "dropped": shown()[0] - dropped}

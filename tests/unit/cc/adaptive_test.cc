@@ -273,6 +273,38 @@ TEST(Adaptive, TimeoutHalvesTheWindow)
     EXPECT_EQ(cc.window, 1024U);
 }
 
+// A queue of a few packets: no packet of the first windows is acknowledged before others are lost.
+TEST(Adaptive, SlowStartEndsWithLossesBeforeTheFirstRoundTrip)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    rox_cc cc;
+    rox_cc_init(&link, &cc, 1024, 0);
+    const u32 before = cc.window;
+    for (u64 now = kMsec; now < kSec; now += kMsec) {
+        const rox_cc_ack ack = {8 * 1024, 16 * 1024, 0};
+        link.ops->loss(&link, &cc, 1024, now);
+        link.ops->acked(&link, &cc, &ack, now);
+    }
+    EXPECT_LE(cc.window, before);
+}
+
+TEST(Adaptive, LossesCountInRoundsWithoutARoundTrip)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    rox_cc cc;
+    rox_cc_init(&link, &cc, 1024, 0);
+    rox_cc_ack ack = {64 * 1024, 64 * 1024, kMsec};
+    link.ops->acked(&link, &cc, &ack, kMsec);
+    const u32 before = cc.window;
+    ack = {4 * 1024, 64 * 1024, 0};
+    for (u64 now = 2 * kMsec; now < 40 * kMsec; now += kMsec) {
+        link.ops->loss(&link, &cc, 4 * 1024, now);
+        link.ops->acked(&link, &cc, &ack, now);
+    }
+    EXPECT_LT(cc.window, before / 4);
+    EXPECT_GE(cc.window, 1024U);
+}
+
 // ---- bursts ----
 
 u32 window_of_burst(const rox_cc &cc)
