@@ -9,7 +9,6 @@
  */
 #include <linux/netdevice.h>
 #include <linux/slab.h>
-#include <net/addrconf.h>
 #include <net/ip6_route.h>
 #include <net/neighbour.h>
 #include <net/route.h>
@@ -49,20 +48,37 @@ static void rox_strangers_free(struct list_head *list)
 		rox_stranger_free(one);
 }
 
-/* Return: the route to the sender, with a reference, or an ERR_PTR. */
+/* Return: the ifindex of the netdev that has the address which the frame came to; 0 if none has. */
+static int rox_frame_oif(const struct rox_rx_frame *f)
+{
+	struct rox_net *net = rox_frame_net(f, NULL);
+	const struct rox_addr *entry = NULL;
+
+	if (net)
+		entry = rox_addr_find(net, &f->daddr, f->ns, f->iif) ?:
+			rox_addr_find(net, &f->daddr, f->ns, 0);
+	return entry ? entry->ifindex : 0;
+}
+
+/*
+ * Looks up the route to the sender exactly as the RDMA core does (addr_resolve()): by the netdev of
+ * the GID. With it an IPv4 address to which there is no route is taken for one on the link.
+ * Return: the route, with a reference, or an ERR_PTR.
+ */
 static struct dst_entry *rox_route_back(const struct rox_rx_frame *f)
 {
+	int oif = rox_frame_oif(f);
 	struct flowi4 fl4 = {
 		.daddr = f->saddr.s6_addr32[3],
 		.saddr = f->daddr.s6_addr32[3],
-		.flowi4_proto = IPPROTO_UDP,
+		.flowi4_oif = oif,
 	};
 	struct rtable *rt;
 #if IS_ENABLED(CONFIG_IPV6)
 	struct flowi6 fl6 = {
 		.daddr = f->saddr,
 		.saddr = f->daddr,
-		.flowi6_proto = IPPROTO_UDP,
+		.flowi6_oif = oif,
 	};
 
 	if (!ipv6_addr_v4mapped(&f->saddr))
@@ -72,7 +88,10 @@ static struct dst_entry *rox_route_back(const struct rox_rx_frame *f)
 	return IS_ERR(rt) ? ERR_CAST(rt) : &rt->dst;
 }
 
-/* Is the neighbour resolved? If not, begins to. */
+/*
+ * Is the neighbour resolved? If not, begins to. None can be made while Linux' table is full of
+ * them; then the RDMA core would wait as well.
+ */
 static bool rox_neighbour_known(struct dst_entry *dst, const void *addr)
 {
 	struct neighbour *neigh;
@@ -82,7 +101,7 @@ static bool rox_neighbour_known(struct dst_entry *dst, const void *addr)
 		return true;
 	neigh = dst_neigh_lookup(dst, addr);
 	if (!neigh)
-		return true;
+		return false;
 	known = READ_ONCE(neigh->nud_state) & NUD_VALID;
 	if (!known)
 		neigh_event_send(neigh, NULL);
@@ -91,8 +110,8 @@ static bool rox_neighbour_known(struct dst_entry *dst, const void *addr)
 }
 
 /*
- * Need the RDMA core not wait for the sender's neighbour? It takes the MAC of a link-local address
- * from the address, and gives up at once without a route. Under RCU, bottom halves disabled.
+ * Need the RDMA core not wait for the sender's neighbour? It gives up at once without a route.
+ * Under RCU, bottom halves disabled.
  */
 static bool rox_sender_known(const struct rox_rx_frame *f)
 {
@@ -100,8 +119,6 @@ static bool rox_sender_known(const struct rox_rx_frame *f)
 	struct dst_entry *dst;
 	bool known;
 
-	if (ipv6_addr_type(&f->saddr) & IPV6_ADDR_LINKLOCAL)
-		return true;
 	if (ipv6_addr_v4mapped(&f->saddr))
 		addr = &f->saddr.s6_addr32[3];
 	dst = rox_route_back(f);

@@ -336,6 +336,50 @@ TEST_F(Ud, LongerThanItsReceive)
     EXPECT_EQ(vt::port_counter(vt::device_a(), "resp_local_length_error"), before + 4);
 }
 
+// The same to a multicast group: none of its members ends by what somebody else sends there.
+TEST_F(Ud, GroupKeepsItsMembers)
+{
+    const std::array<std::uint8_t, 4> group{239, 20, 0, 9};
+    ibv_gid gid{};
+    gid.raw[10] = gid.raw[11] = 0xff;
+    std::copy(group.begin(), group.end(), gid.raw + 12);
+    const vt::Qp &first = line->qp;
+    const vt::Qp other(end.pd.get(), end.send_cq.get(), end.recv_cq.get(), {.type = IBV_QPT_UD});
+    other.to_init(calm());
+    other.to_rtr(calm(), {}, 0);
+    for (const vt::Qp *qp : {&first, &other}) {
+        ASSERT_EQ(ibv_attach_mcast(qp->get(), &gid, 0), 0);
+        qp->post_recv(qp == &other, {inbox.sge(qp == &other ? 4096 : 0, 89)});
+    }
+    const Route honest = line->route();
+    std::copy(group.begin(), group.end(), line->route().target.end() - 4);
+    line->route().target_mac = {1, 0, 0x5e, 20, 0, 9};
+    auto to_group = [&](Packet packet) {
+        packet.qpn = 0xffffff;
+        line->send(packet);
+    };
+    for (std::size_t length : {50U, 1000U, 4096U})
+        to_group(datagram(length));
+    to_group(datagram(49, calm().qkey + 1));
+    for (unsigned op = 0; op < 256; op++)
+        if (op != (kUd | kSendOnly) && op != (kUd | kSendOnlyImm)) {
+            Packet packet = line->request(0, {}, Octets(60));
+            packet.opcode = static_cast<std::uint8_t>(op);
+            to_group(packet);
+        }
+    to_group(datagram(49));
+    for (int member = 0; member < 2; member++) {
+        ibv_wc wc = end.recv_cq.one();
+        EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+        EXPECT_TRUE(vt::filled(inbox.bytes(wc.wr_id * 4096 + 40, 49), 3));
+    }
+    EXPECT_EQ(line->qp.state(), IBV_QPS_RTS);
+    EXPECT_EQ(other.state(), IBV_QPS_RTR);
+    line->route() = honest;
+    for (const vt::Qp *qp : {&first, &other})
+        ASSERT_EQ(ibv_detach_mcast(qp->get(), &gid, 0), 0);
+}
+
 TEST_F(Ud, SendsAsItShould)
 {
     vt::Buffer local = end.buffer(4096);

@@ -3,6 +3,7 @@
 /// QP 1, which all programs' RDMA CM shares and which anybody on the network can send to. Whatever
 /// comes, connections can be made. IBTA volume 1, 13.4.2: a MAD has 256 bytes.
 #include <array>
+#include <functional>
 
 #include "lib/cm_witness.h"
 #include "lib/line.h"
@@ -17,6 +18,17 @@ constexpr std::uint32_t kGsiQkey = 0x80010000;
 constexpr std::size_t kMad = 256;
 /// Receives that the RDMA core keeps at QP 1.
 constexpr std::size_t kGsiReceives = 512;
+
+/// RFC 1071, of an even number of octets.
+std::uint16_t internet_checksum(const Octets &octets)
+{
+    std::uint32_t sum = 0;
+    for (std::size_t i = 0; i < octets.size(); i += 2)
+        sum += octets[i] << 8 | octets[i + 1];
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return static_cast<std::uint16_t>(~sum);
+}
 
 class Gsi : public WireTest {
 protected:
@@ -85,6 +97,27 @@ protected:
         return datagram(kMad, kSendOnly, mad);
     }
 
+    /// 3,000 of them, from the addresses that @p choose sets. Connections are made meanwhile.
+    void requests_from_nobody(const std::function<void(std::uint32_t, Address &)> &choose)
+    {
+        const Route honest = line->route();
+        std::vector<Octets> frames;
+        for (std::uint32_t i = 0; i < 3000; i++) {
+            choose(i, line->route().source);
+            frames.push_back(line->frame(connection_request(i + 1)));
+        }
+        line->route() = honest;
+        std::uint64_t before = counted("rx_dropped");
+        peer.send_all(frames);
+        vt::Stopwatch watch;
+        ASSERT_NO_THROW(cm.connects());
+        EXPECT_LT(watch.elapsed().count(), 2000 * vt::patience_factor());
+        // Who could not wait any more was counted.
+        EXPECT_TRUE(vt::eventually([&] { return counted("rx_dropped") > before + 500; }));
+        vt::shell("ip neighbour flush nud incomplete nud failed dev " +
+                  vt::variable("ROX_NETDEV_A"));
+    }
+
     CmWitness cm;
 };
 
@@ -140,6 +173,20 @@ TEST_F(Gsi, AnyClass)
     }
 }
 
+// The classes that have agents in the kernel, and others, with lengths that no MAD has.
+TEST_F(Gsi, AnyClassAndLength)
+{
+    std::vector<Packet> packets;
+    for (unsigned management_class : {0x01U, 0x03U, 0x04U, 0x06U, 0x07U, 0x09U, 0x30U, 0x81U})
+        for (std::size_t length : {0U, 1U, 4U, 23U, 24U, 64U, 255U, 256U, 257U, 260U, 2048U, 4096U})
+            for (unsigned attribute = 0x10; attribute < 0x1c; attribute++)
+                packets.push_back(
+                    datagram(length, kSendOnly,
+                             {1, static_cast<std::uint8_t>(management_class), 2, 3, 0, 0, 0, 0, 0,
+                              0, 0, 1, 0, 0, 0, 0, 0, static_cast<std::uint8_t>(attribute)}));
+    send(packets);
+}
+
 // More than there are receives, of a class that the core answers to nobody.
 TEST_F(Gsi, Flood)
 {
@@ -172,20 +219,41 @@ TEST_F(Gsi, AnySource)
 // that are not there keep nobody waiting: 3,000 requests would have done so for most of an hour.
 TEST_F(Gsi, RequestsFromNobody)
 {
-    const Route honest = line->route();
-    std::vector<Octets> frames;
-    for (std::uint32_t i = 0; i < 3000; i++) {
-        line->route().source.back() = static_cast<std::uint8_t>(20 + i % 200);
-        frames.push_back(line->frame(connection_request(i + 1)));
-    }
-    line->route() = honest;
-    std::uint64_t before = counted("rx_dropped");
-    peer.send_all(frames);
-    vt::Stopwatch watch;
-    ASSERT_NO_THROW(cm.connects());
-    EXPECT_LT(watch.elapsed().count(), 2000 * vt::patience_factor());
-    // Who could not wait any more was counted.
-    EXPECT_TRUE(vt::eventually([&] { return counted("rx_dropped") > before + 500; }));
+    requests_from_nobody([](std::uint32_t i, Address &source) {
+        source.back() = static_cast<std::uint8_t>(20 + i % 200);
+    });
+}
+
+// Where no route leads to an IPv4 address, the RDMA core looks for it on the link. These are more
+// than Linux' table of neighbours has room for.
+TEST_F(Gsi, RequestsFromNobodyOffTheLink)
+{
+    requests_from_nobody([](std::uint32_t i, Address &source) {
+        const std::array<std::uint8_t, 4> from{192, 0, static_cast<std::uint8_t>(2 + i / 250),
+                                               static_cast<std::uint8_t>(1 + i % 250)};
+        std::copy(from.begin(), from.end(), source.end() - 4);
+    });
+}
+
+TEST_F(Gsi, RequestsFromNobodyOverIpv6)
+{
+    vt::Params params = calm();
+    params.family = vt::Family::V6;
+    open(IBV_QPT_UD, params);
+    requests_from_nobody([](std::uint32_t i, Address &source) {
+        source.back() = static_cast<std::uint8_t>(20 + i % 200);
+    });
+}
+
+TEST_F(Gsi, RequestsFromLinkLocalAddressesOfNobody)
+{
+    vt::Params params = calm();
+    params.family = vt::Family::V6;
+    open(IBV_QPT_UD, params);
+    requests_from_nobody([](std::uint32_t i, Address &source) {
+        source = {0xfe, 0x80};
+        source.back() = static_cast<std::uint8_t>(20 + i % 200);
+    });
 }
 
 // An honest host whose MAC is not known yet waits until it is.
@@ -262,6 +330,41 @@ TEST_F(Gsi, FloodOfArp)
         frames.push_back(frame);
     }
     flood(frames);
+}
+
+// Neighbour solicitations and advertisements (RFC 4861) of hosts that nobody asked for.
+TEST_F(Gsi, FloodOfNeighbourDiscovery)
+{
+    constexpr std::uint8_t kSolicitation = 135, kAdvertisement = 136, kTargetMac = 2,
+                           kSourceMac = 1;
+    vt::Params params = calm();
+    params.family = vt::Family::V6;
+    open(IBV_QPT_UD, params);
+    const Route &route = line->route();
+    std::vector<Octets> frames;
+    for (unsigned i = 0; i < 8000; i++) {
+        const bool asks = i % 2;
+        Address from = route.source;
+        from[13] = static_cast<std::uint8_t>(1 + i / 200);
+        from[15] = static_cast<std::uint8_t>(20 + i % 200);
+        const Address &about = asks ? route.target : from;
+        Octets icmp = Octets{asks ? kSolicitation : kAdvertisement, 0, 0, 0} +
+                      (asks ? word(0) : word(0x60000000)) + Octets(about.begin(), about.end()) +
+                      Octets{asks ? kSourceMac : kTargetMac, 1} + host_mac();
+        const Octets addresses = Octets(from.begin(), from.end()) +
+                                 Octets(route.target.begin(), route.target.end());
+        const std::uint16_t check = internet_checksum(
+            addresses + word(static_cast<std::uint32_t>(icmp.size())) + word(58) + icmp);
+        icmp[2] = static_cast<std::uint8_t>(check >> 8);
+        icmp[3] = static_cast<std::uint8_t>(check);
+        frames.push_back(
+            device_mac() + host_mac() +
+            Octets{0x86, 0xdd, 0x60, 0, 0, 0, 0, static_cast<std::uint8_t>(icmp.size()), 58, 255} +
+            addresses + icmp);
+    }
+    flood(frames);
+    vt::shell("ip -6 neighbour flush nud stale nud incomplete nud failed dev " +
+              vt::variable("ROX_NETDEV_A"));
 }
 
 // IGMP queries (RFC 2236), general ones and for groups, which ask for an answer at once.
