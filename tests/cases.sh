@@ -15,9 +15,10 @@
 #
 # @ip and @ip6 stand for the server's addresses, @dev and @gid for the program's own device and the
 # index of its IPv4 GID, @other-dev and @other-ip for the device and address of the other program. A
-# command may begin with environment variables (NAME=value). A word that is a key of case_short stands
-# for the words there. After the program's name the options that name the device (and for ibv_* the
-# GID index) are inserted, so the first word after it must be an option or an address.
+# command may begin with environment variables (NAME=value), and then with @fifo=MASK: it has real-time
+# priority, on the CPUs of the mask. A word that is a key of case_short stands for the words there. After
+# the program's name the options that name the device (and for ibv_* the GID index) are inserted, so the
+# first word after it must be an option or an address.
 #
 # The caller sets $SERVER_DEV and $CLIENT_DEV, the RDMA devices; $SERVER_GID and $CLIENT_GID, their GID
 # indices for ibv_* if they cannot be looked up here; $CLIENT_IP, the client's address; case_runner, a
@@ -44,6 +45,7 @@ case_words() {
 	set -- "${rest[@]}"
 	while [[ $1 =~ ^[A-Z_]+= ]]; do words+=("$1"); shift; done
 	((${#words[@]} == 0)) || words=(env "${words[@]}")
+	[[ $1 != @fifo=* ]] || { words+=(chrt -f 50 taskset "${1#*=}"); shift; }
 	program=$1
 	shift
 	case $program in

@@ -14,7 +14,8 @@
  * The thread works for the program and at its cost: it has the cgroups, the CPUs and the nice value
  * of the task that rang last. It can be preempted, and goes when another task waits for its CPU.
  * After ROX_ENGINE_HOME without work it is in the root cgroup, so that it does not keep a cgroup
- * that the program has left. It ends with the context.
+ * that the program has left. It ends with the context. It does not work for tasks of real-time
+ * priority: they must not wait for a thread that any other such task keeps from its CPU.
  *
  * No post is lost, because somebody always looks at the index:
  *
@@ -37,6 +38,8 @@
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
+#include <linux/sched/deadline.h>
+#include <linux/sched/rt.h>
 #include <linux/sched/stat.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
@@ -605,7 +608,8 @@ void rox_engine_rung(struct rox_qp *qp, u64 begin)
 
 	if (!READ_ONCE(engine->awake) && likely(!rox_engine_wakes(engine, begin)))
 		return;
-	if (!rox_engine_spin_us(engine) || test_and_set_bit(0, &watch->joined))
+	if (!rox_engine_spin_us(engine) || rt_task(current) || dl_task(current) ||
+	    test_and_set_bit(0, &watch->joined))
 		return;
 	watch->engine = engine;
 	llist_add(&watch->join, &engine->joining);

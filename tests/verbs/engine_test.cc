@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "lib/attribute.h"
@@ -19,6 +20,7 @@
 #include "lib/pair.h"
 #include "lib/process.h"
 #include "lib/rdmatool.h"
+#include "lib/thread.h"
 
 using namespace vt;
 
@@ -319,6 +321,55 @@ TEST_F(EngineCore, SwitchedOnAndOffMeanwhile)
         small.one();
     }
     EXPECT_EQ(small.failed(), 0U);
+}
+
+/// A thread of real-time priority, as pollers have it.
+void real_time()
+{
+    const sched_param highest{.sched_priority = sched_get_priority_max(SCHED_FIFO)};
+    check(sched_setscheduler(0, SCHED_FIFO, &highest), "sched_setscheduler");
+}
+
+// The engine, an ordinary task, may lose its CPU to another task of real-time priority for as long
+// as that wants.
+TEST_F(EngineCore, NotForRealTime)
+{
+    start();
+    Spin spin(1000);
+    Flow small = flow();
+    std::this_thread::sleep_for(5ms);
+    const std::uint64_t before = doorbells();
+    in_thread([&] {
+        real_time();
+        for (int i = 0; i < 3000; i++)
+            small.one();
+    });
+    EXPECT_EQ(small.failed(), 0U);
+    EXPECT_GE(doorbells() - before, small.posted() * (one_device() ? 10 : 9) / 10);
+}
+
+// One thread polls for both ends and never sleeps, so no other task runs on its CPU.
+TEST_F(EngineTest, RealTimeOnOneCpu)
+{
+    constexpr std::size_t kLarge = 1 << 20;
+    Buffer source = a.buffer(kLarge);
+    Buffer sink = b.buffer(kLarge);
+    start();
+    on_one_cpu([&] {
+        real_time();
+        for (std::uint64_t i = 1; i <= 30; i++) {
+            fill(source.bytes(), i);
+            b.qp->post_recv(i, {sink.sge(0, kLarge)});
+            a.qp->post(SendWr::send({source.sge(0, kLarge)}).id(i));
+            ASSERT_TRUE(is(b.recv_cq.one(), i, IBV_WC_RECV));
+            ASSERT_TRUE(is(a.send_cq.one(), i, IBV_WC_SEND));
+            ASSERT_TRUE(filled(sink.bytes(), i));
+            fill(sink.bytes(), i + 100);
+            a.qp->post(SendWr::read({source.sge(0, kLarge)}, remote(sink)).id(i));
+            ASSERT_TRUE(is(a.send_cq.one(), i, IBV_WC_RDMA_READ));
+            ASSERT_TRUE(filled(source.bytes(), i + 100));
+        }
+    });
 }
 
 TEST_F(EngineCore, SomebodyElseWantsItsCpu)
