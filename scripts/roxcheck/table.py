@@ -30,8 +30,8 @@ LIMITS = {
 # Groups whose guests need another number of CPUs than the default: completion vectors are CPUs.
 CPUS = {"kusers": 2}
 # Additions to the kernel command line. With these, slab caches count objects exactly (tests/life/lib.sh).
-# Not on debug kernels: kmemleak checks every object there.
-APPEND = {"life": "slub_debug=FU,kmalloc-*"}
+# Not on debug kernels: kmemleak checks every object there. Persistent memory is for verbs: dax.
+APPEND = {"life": "slub_debug=FU,kmalloc-*", "verbs": "memmap=64M!1G"}
 
 # Factors for time limits: kernels that check every access are slow, and so are more CPUs than an
 # emulating host has.
