@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2086,SC2015,SC2154
 # SPDX-License-Identifier: GPL-2.0
 #
-# Devices on netdevs that wrap their frames into others (vxlan, geneve, macsec), that choose one of several ports (team),
-# and on a netdev in a VRF.
+# Devices on netdevs that wrap their frames into others (vxlan, geneve, macsec), that share another one (macvtap), that
+# choose one of several ports (team), and on a netdev in a VRF.
 
 T1=10.4.0.1 T2=10.4.0.2 T1_6=fd04::1 T2_6=fd04::2
 
 part_tunnel() {
 	local kind
-	for kind in vxlan geneve macsec team; do
+	for kind in vxlan geneve macsec macvtap team; do
 		tunnel_kind=$kind
 		stage_begin $kind tunnel_stage stage_clear
 		case_run "RC and RDMA CM with UDP segmentation, no ICRC error" tunnel_works on
@@ -37,6 +37,11 @@ tunnel_macsec() {
 		ip -n $1 macsec add t0 tx sa 0 pn 1 on key 00 $key &&
 		ip -n $1 macsec add t0 rx port 1 address $other &&
 		ip -n $1 macsec add t0 rx port 1 address $other sa 0 pn 1 on key 00 $key
+}
+
+# While nobody has its character device open, the host has the frames.
+tunnel_macvtap() {
+	ip -n $1 link add t0 link $2 type macvtap mode bridge
 }
 
 # The netdev is the only port, and the active one; both have one MAC. A port has no address.
