@@ -122,6 +122,24 @@ static u8 rox_wqe_datagram(struct rox_qp *qp, struct rox_swqe *wqe,
 	return wqe->ah ? IB_WC_SUCCESS : IB_WC_LOC_QP_OP_ERR;
 }
 
+/*
+ * The response of an ATOMIC has 8 bytes, and fills the beginning of the list. The rest of a longer
+ * list is not used, so nobody looks at it; rdma_rxe takes such lists, too.
+ */
+static void rox_wqe_cut_atomic(struct rox_swqe *wqe)
+{
+	u32 i, left = sizeof(u64);
+
+	if (wqe->length <= left)
+		return;
+	wqe->length = left;
+	for (i = 0; left; i++) {
+		wqe->sge[i].length = min(wqe->sge[i].length, left);
+		left -= wqe->sge[i].length;
+	}
+	wqe->num_sge = i;
+}
+
 static u8 rox_wqe_connected(struct rox_qp *qp, struct rox_swqe *wqe,
 			    const struct rox_send_wqe *hdr)
 {
@@ -132,6 +150,8 @@ static u8 rox_wqe_connected(struct rox_qp *qp, struct rox_swqe *wqe,
 	wqe->xrc_srqn = hdr->xrc_srqn & ROX_QPN_MASK;
 	if (!rox_wqe_is_answered(wqe))
 		return IB_WC_SUCCESS;
+	if (rox_wqe_is_atomic(wqe))
+		rox_wqe_cut_atomic(wqe);
 	if (!rox_wqe_is_read(wqe) && wqe->length != sizeof(u64))
 		return IB_WC_LOC_LEN_ERR;
 	if (!qp->attr.max_rd_atomic)

@@ -108,10 +108,10 @@ TEST_F(ErrorCore, ReadWithoutInitiatorDepthIsAnOperationError)
         EXPECT_TRUE(is_error(a.send_cq.one(), 7, IBV_WC_LOC_QP_OP_ERR));
 }
 
-TEST_F(ErrorCore, AtomicOfAnotherLengthIsALengthError)
+TEST_F(ErrorCore, AtomicWithTooLittleRoomIsALengthError)
 {
     start({}, quick());
-    for (std::size_t length : {4u, 16u}) {
+    for (std::size_t length : {0u, 4u, 7u}) {
         start({}, quick());
         int result = a.qp->try_post(SendWr::fetch_add(near.sge(0, length), remote(far), 1).id(7));
         if (result)
