@@ -9,6 +9,7 @@
 #include <linux/udp.h>
 #include <net/ip.h>
 #include <net/ip6_checksum.h>
+#include <net/ip6_fib.h>
 #include <net/ipv6.h>
 #include <net/route.h>
 #include <rdma/ib_pack.h>

@@ -21,8 +21,8 @@
  * The length of a gap is not known. If the NAK after a retransmission names the packet behind it,
  * the gap was longer, or the peer drops after all. So each time twice as many packets are
  * retransmitted, up to ROX_GAP_MOST. After ROX_DROPS such gaps in a row the peer is no longer
- * trusted. An ACK for exactly the retransmitted packets is no evidence: they asked for it, and
- * ACKs for later packets may still be on their way.
+ * trusted: what had looked like kept may only have been late. An ACK for exactly the retransmitted
+ * packets is no evidence: they asked for it, and ACKs for later packets may still be on their way.
  *
  * Where the network changes the order of packets, gaps close by themselves soon after the NAK,
  * and the retransmission was useless. To detect this, the requester waits half a round trip
@@ -37,6 +37,8 @@
 
 /* Gaps in a row that began right after the retransmitted packets, before trust is lost. */
 #define ROX_DROPS		5
+/* The same where the network changes the order of packets, which may bring several such gaps. */
+#define ROX_DROPS_OVERTAKEN	10
 
 /* There is a trial at NAK 1, 2, 4, 8 and so on, and at each one that this divides. */
 #define ROX_TRIAL_EVERY		256U
@@ -241,8 +243,11 @@ bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 		return true;
 	if (!rec->due)
 		rec->due = rec->gap;
-	if (rec->stuck && qp->send.una == rec->stuck_at && ++rec->drops >= ROX_DROPS)
-		rec->due = ROX_GAP_ALL;
+	if (rec->stuck && qp->send.una == rec->stuck_at) {
+		rec->drops++;
+		if (rec->drops >= (rec->overtaken ? ROX_DROPS_OVERTAKEN : ROX_DROPS))
+			rec->due = ROX_GAP_ALL;
+	}
 	rec->stuck = false;
 	if (nak && rec->due != ROX_GAP_ALL && rox_recovery_pauses(qp))
 		return true;
@@ -369,15 +374,16 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 		rox_recovery_tried(qp, una);
 		return;
 	}
-	rec->stuck = una == rec->resent_to && una != qp->send.max_psn && !rec->overtaken;
+	rec->stuck = una == rec->resent_to && una != qp->send.max_psn;
 	rec->stuck_at = una;
-	if (rec->stuck) {
+	if (!rec->stuck)
+		rec->drops = 0;
+	if (rec->stuck && !rec->overtaken) {
 		/* All that was retransmitted was missing; one packet has been counted. */
 		rox_cc_lost(qp, rec->resent_pkts - 1);
 		rec->gap = min(2 * rec->gap, ROX_GAP_MOST);
 		rec->due = rec->gap;
 	} else {
-		rec->drops = 0;
 		rec->gap = max(rec->gap / 2, ROX_GAP_LEAST);
 	}
 }

@@ -17,6 +17,9 @@
 /* For fewer bytes the accelerated code is not faster, or uses the table itself. */
 #define ACCEL_MIN_LEN	256
 
+/* Small kernels have no hashes. */
+#define ROX_HAS_SHASH	IS_REACHABLE(CONFIG_CRYPTO_HASH)
+
 static struct crypto_shash *rox_crc32_tfm;
 
 static bool rox_crc32_is_accelerated(struct crypto_shash *tfm)
@@ -64,7 +67,7 @@ void rox_crc32_init(void)
 {
 	struct crypto_shash *tfm;
 
-	if (rox_crc32_le_is_fast())
+	if (!ROX_HAS_SHASH || rox_crc32_le_is_fast())
 		return;
 	tfm = crypto_alloc_shash("crc32", 0, 0);
 	if (IS_ERR(tfm))
@@ -81,7 +84,7 @@ void rox_crc32_init(void)
 
 void rox_crc32_exit(void)
 {
-	if (rox_crc32_tfm)
+	if (ROX_HAS_SHASH && rox_crc32_tfm)
 		crypto_free_shash(rox_crc32_tfm);
 	rox_crc32_tfm = NULL;
 }
@@ -97,7 +100,7 @@ void rox_crc32_exit(void)
  */
 u32 rox_crc32(u32 state, const void *data, size_t len)
 {
-	if (rox_crc32_tfm && len >= ACCEL_MIN_LEN)
+	if (ROX_HAS_SHASH && rox_crc32_tfm && len >= ACCEL_MIN_LEN)
 		return rox_crc32_accel(state, data, len);
 	return rox_crc32_table(state, data, len);
 }

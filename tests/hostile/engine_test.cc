@@ -18,6 +18,7 @@
 #include "../verbs/lib/attribute.h"
 #include "../verbs/lib/pair.h"
 #include "../verbs/lib/process.h"
+#include "../verbs/lib/rdmatool.h"
 #include "../verbs/lib/wr.h"
 #include "lib/cgroup.h"
 
@@ -61,6 +62,11 @@ pid_t engine_of(pid_t program)
 {
     const std::vector<pid_t> engines = engines_of(program);
     return engines.empty() ? 0 : engines.front();
+}
+
+std::uint64_t doorbells()
+{
+    return vt::port_counter(vt::device_a(), "doorbells");
 }
 
 /// Nanoseconds of CPU time that a thread has had.
@@ -147,7 +153,9 @@ TEST_F(EngineTest, LimitOfCpuTimeHolds)
     for (bool engine : {false, true}) {
         Cgroup group("cpu");
         group.set("cpu.max", "10000 100000");
+        const std::uint64_t rung = doorbells();
         pid_t child = sender(&group, engine);
+        EXPECT_TRUE(vt::eventually([&] { return doorbells() > rung + 10; })) << "it sends";
         pid_t thread = engine ? wait_for_engine(child) : 0;
         std::this_thread::sleep_for(vt::Millis(500));
         std::uint64_t engine_before = engine ? cpu_time(thread) : 0;

@@ -337,6 +337,30 @@ TEST_F(RcRecovery, APeerThatDropsLosesTrust)
     EXPECT_TRUE(line->silent());
 }
 
+// Also where the network changes the order of packets, after more of them: what was late may have
+// looked as if the peer had kept it.
+TEST_F(RcRecovery, APeerThatDropsLosesTrustWherePacketsOvertakeEachOther)
+{
+    constexpr int kTries = 5;
+    bool in_time = false;
+    for (int tries = 0; tries < kTries && !in_time && !HasFailure(); tries++) {
+        trusted_anew(far_params(), kFar);
+        in_time = gaps_close(5);
+    }
+    ASSERT_TRUE(in_time) << "never";
+    std::vector<Packet> packets = posted(60);
+    std::size_t from = 0;
+    for (int gap = 0; gap < 10; gap++) {
+        nak(packets[from].psn);
+        again(packets, from, from + 3);
+        from += 4;
+    }
+    nak(packets[from].psn);
+    again(packets, from, 59);
+    completed(1);
+    EXPECT_TRUE(line->silent());
+}
+
 // Where packets overtake each other, what was sent again may be what asks for the ACK.
 TEST_F(RcRecovery, AcknowledgesThatEndThereProveNothing)
 {

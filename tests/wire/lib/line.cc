@@ -125,7 +125,13 @@ std::optional<Received> Line::receive(vt::Millis patience) const
     vt::Deadline deadline(patience);
     for (;;) {
         auto came = peer_.receive(deadline.left());
-        if (!came || alone_ || came->packet.qpn == peer_qpn_)
+        if (!came)
+            return came;
+        const Packet &packet = came->packet;
+        if (late_ && packet.opcode == (service_ | kAck) &&
+            psn_diff(packet.psn, *late_) < 0)
+            continue;
+        if (alone_ || packet.qpn == peer_qpn_)
             return came;
     }
 }

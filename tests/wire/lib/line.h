@@ -100,6 +100,9 @@ public:
 
     /// Makes gets() and the like skip frames to other QP numbers, because other QPs send, too.
     void skip_other_qps() { alone_ = false; }
+    /// Likewise for ACKs of PSNs before @c psn: where runs are long and on several CPUs, ACKs may
+    /// overtake each other.
+    void skip_late_acks() { late_ = psn; }
     std::uint32_t peer_qpn() const { return peer_qpn_; }
     Route &route() { return route_; } ///< addresses of the peer's packets; cases may forge them
     std::uint8_t service() const { return service_; }
@@ -114,6 +117,7 @@ private:
     ibv_ah_attr address_;
     std::uint32_t peer_qpn_;
     bool alone_ = true;
+    std::optional<std::uint32_t> late_;
     std::optional<std::uint16_t> source_port_;
 };
 

@@ -151,6 +151,11 @@ inline std::uint32_t psn_add(std::uint32_t psn, std::int64_t n)
 {
     return static_cast<std::uint32_t>(psn + n) & kMask24;
 }
+/// How far @p a is after @p b.
+inline std::int32_t psn_diff(std::uint32_t a, std::uint32_t b)
+{
+    return static_cast<std::int32_t>((a - b) << 8) >> 8;
+}
 
 /// The AETH code for @p receives credits, rounded down to 0, 1, 2, 3, 4, 6, 8, 12 ... 32768.
 std::uint8_t credit_code(std::uint32_t receives);
