@@ -265,4 +265,36 @@ TEST_F(SlabTest, TwoHundredThousandQps)
     EXPECT_LE(mappings(), before + 2) << "one of each context may be kept";
 }
 
+/// The same with CQs and SRQs: more of each than a process can have mappings.
+TEST_F(SlabTest, SeventyThousandCqsAndSrqs)
+{
+    constexpr std::size_t kMany = 70000;
+    const long before = mappings();
+    std::vector<ibv_cq *> cqs;
+    std::vector<ibv_srq *> srqs;
+    alarm(10 * kLongCaseSeconds);
+    Stopwatch watch;
+    while (srqs.size() < kMany) {
+        ibv_srq_init_attr attr{.srq_context = nullptr, .attr = {4, 1, 0}};
+        ibv_cq *cq = ibv_create_cq(a.context.get(), 4, nullptr, nullptr, 0);
+        ibv_srq *srq = ibv_create_srq(a.pd.get(), &attr);
+        ASSERT_NE(cq, nullptr) << "after " << cqs.size() << ": " << errno;
+        ASSERT_NE(srq, nullptr) << "after " << srqs.size() << ": " << errno;
+        cqs.push_back(cq);
+        srqs.push_back(srq);
+    }
+    std::cout << "# " << watch.elapsed().count() * 1000 / static_cast<long>(kMany)
+              << " us for a CQ and an SRQ, " << mappings() - before << " mappings\n";
+    EXPECT_LE(mappings() - before, 1000);
+    start();
+    expect_works();
+    a.qp.reset();
+    b.qp.reset();
+    for (ibv_srq *srq : srqs)
+        EXPECT_EQ(ibv_destroy_srq(srq), 0);
+    for (ibv_cq *cq : cqs)
+        EXPECT_EQ(ibv_destroy_cq(cq), 0);
+    EXPECT_LE(mappings(), before + 2) << "one of each context may be kept";
+}
+
 } // namespace
