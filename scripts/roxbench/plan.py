@@ -222,7 +222,7 @@ def full():
                      *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              pair=True, seconds=3, budget=90, rounds=(1, 3), mem=1536),
         Boot("shared", shared(), seconds=6, budget=300, rounds=(1, 2)),
-        Boot("scale", scale(), mem=6144, budget=240, rounds=(1, 4)),
+        Boot("scale", scale(), mem=6144, budget=300, rounds=(1, 4)),
     ]
 
 
