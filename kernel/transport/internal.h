@@ -581,8 +581,11 @@ enum rox_verdict {
 /* Execute one packet of a SEND or WRITE. */
 enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt);
 enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt);
-/* Takes a receive WQE, unless recv.recv has one. */
-enum rox_verdict rox_recv_take(struct rox_qp *qp);
+/*
+ * Takes a receive WQE, unless recv.recv has one. One that has no room for @least bytes stays where
+ * it is, and is counted; ROX_V_RNR as without a WQE.
+ */
+enum rox_verdict rox_recv_take(struct rox_qp *qp, u32 least);
 /*
  * Completes the receive WQE in recv.recv. @pkt is the last packet of the message, or NULL with an
  * error.

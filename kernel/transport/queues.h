@@ -218,14 +218,16 @@ struct rox_recv {
  * rox_rq_take() - takes the oldest receive WQE of a ring
  * @ring: RQ or SRQ; the caller has its lock
  * @max_sge: maximum number of SGEs
+ * @least: bytes that there must be room for
  * @recv: filled in
  *
  * Return: 1: taken; 0: the ring is empty; -EPROTO: its indices are corrupted; -EINVAL: the WQE was
- * taken but is invalid (too many SGEs, or a reserved field is not 0), and @recv->wr_id is valid.
+ * taken but is invalid (too many SGEs, or a reserved field is not 0), and @recv->wr_id is valid;
+ * -EMSGSIZE: the WQE has less room and stays.
  */
-int rox_rq_take(struct rox_ring *ring, u32 max_sge, struct rox_recv *recv);
+int rox_rq_take(struct rox_ring *ring, u32 max_sge, u32 least, struct rox_recv *recv);
 /* As rox_rq_take(). Takes the lock, and raises IB_EVENT_SRQ_LIMIT_REACHED or IB_EVENT_SRQ_ERR. */
-int rox_srq_take(struct rox_srq *srq, struct rox_recv *recv);
+int rox_srq_take(struct rox_srq *srq, u32 least, struct rox_recv *recv);
 /* Sets the SRQ limit; see there. Return: 0 or -EINVAL. */
 int rox_srq_arm(struct rox_srq *srq, u32 limit);
 

@@ -2,12 +2,20 @@
 /* Taking receive WQEs from RQs and SRQs; the SRQ limit. */
 #include "internal.h"
 
-int rox_rq_take(struct rox_ring *ring, u32 max_sge, struct rox_recv *recv)
+static u32 rox_recv_length(const struct rox_recv *recv)
+{
+	u64 length = 0;
+	u32 i;
+
+	for (i = 0; i < recv->num_sge; i++)
+		length += recv->sge[i].length;
+	return min_t(u64, length, U32_MAX);
+}
+
+int rox_rq_take(struct rox_ring *ring, u32 max_sge, u32 least, struct rox_recv *recv)
 {
 	int pending = rox_ring_pending(ring);
 	struct rox_recv_wqe hdr;
-	u64 length = 0;
-	u32 i;
 
 	if (pending <= 0)
 		return pending;
@@ -21,10 +29,10 @@ int rox_rq_take(struct rox_ring *ring, u32 max_sge, struct rox_recv *recv)
 	}
 	recv->num_sge = hdr.num_sge;
 	rox_ring_copy(ring, 0, sizeof(hdr), recv->sge, hdr.num_sge * sizeof(recv->sge[0]));
+	recv->length = rox_recv_length(recv);
+	if (unlikely(recv->length < least))
+		return -EMSGSIZE;
 	rox_ring_consume(ring, 1);
-	for (i = 0; i < recv->num_sge; i++)
-		length += recv->sge[i].length;
-	recv->length = min_t(u64, length, U32_MAX);
 	return 1;
 }
 
@@ -54,14 +62,14 @@ static bool rox_srq_below_limit(struct rox_srq *srq)
 	return true;
 }
 
-int rox_srq_take(struct rox_srq *srq, struct rox_recv *recv)
+int rox_srq_take(struct rox_srq *srq, u32 least, struct rox_recv *recv)
 {
 	bool limit = false, broke = false;
 	unsigned long flags;
 	int ret;
 
 	spin_lock_irqsave(&srq->lock, flags);
-	ret = srq->error ? -EPROTO : rox_rq_take(&srq->ring, srq->max_sge, recv);
+	ret = srq->error ? -EPROTO : rox_rq_take(&srq->ring, srq->max_sge, least, recv);
 	if (ret == -EPROTO) {
 		broke = !srq->error;
 		srq->error = true;

@@ -122,12 +122,14 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_cnp_answer_datagram(qp, pkt);
 	if (unlikely(qp->block_mcast_self) && rox_mcast_is_own(qp, pkt))
 		return;
-	v = rox_recv_take(qp);
+	/* What has no room for it stays in the queue, also for other QPs of an SRQ. */
+	v = rox_recv_take(qp, len);
 	if (v) {
 		if (v != ROX_V_RNR)
 			rox_qp_fail(qp, v == ROX_V_FATAL ? IB_EVENT_QP_FATAL : -1);
 		return;
 	}
+	/* One that was taken before is there if a page of it was waited for. */
 	if (len > recv->recv.length) {
 		rox_qp_count(qp, ROX_CNT_RESP_LOC_LEN);
 		return;

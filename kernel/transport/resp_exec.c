@@ -7,7 +7,7 @@
 
 /* ---- receive WQEs ---- */
 
-enum rox_verdict rox_recv_take(struct rox_qp *qp)
+enum rox_verdict rox_recv_take(struct rox_qp *qp, u32 least)
 {
 	struct rox_resp *recv = &qp->recv;
 	struct rox_srq *srq = qp->ibqp.srq ? to_rox_srq(qp->ibqp.srq) : recv->xsrq;
@@ -16,11 +16,11 @@ enum rox_verdict rox_recv_take(struct rox_qp *qp)
 	if (recv->have_recv)
 		return ROX_V_OK;
 	if (srq)
-		n = rox_srq_take(srq, &recv->recv);
+		n = rox_srq_take(srq, least, &recv->recv);
 	else
-		n = rox_rq_take(&qp->rq, qp->cap.max_recv_sge, &recv->recv);
-	if (!n) {
-		rox_qp_count(qp, ROX_CNT_OUT_OF_BUFFER);
+		n = rox_rq_take(&qp->rq, qp->cap.max_recv_sge, least, &recv->recv);
+	if (!n || n == -EMSGSIZE) {
+		rox_qp_count(qp, n ? ROX_CNT_RESP_LOC_LEN : ROX_CNT_OUT_OF_BUFFER);
 		return ROX_V_RNR;
 	}
 	if (n == -EPROTO)
@@ -142,7 +142,7 @@ bool rox_recv_flush(struct rox_qp *qp)
 	/* Sets the flag before reading the producer index; the program does the reverse. */
 	smp_mb();
 	for (n = min(rox_ring_pending(&qp->rq), ROX_RUN_FLUSHES); n > 0; n--) {
-		rox_rq_take(&qp->rq, qp->cap.max_recv_sge, &recv->recv);
+		rox_rq_take(&qp->rq, qp->cap.max_recv_sge, 0, &recv->recv);
 		rox_recv_complete(qp, IB_WC_WR_FLUSH_ERR, NULL, 0);
 	}
 	return rox_ring_pending(&qp->rq) > 0;
@@ -280,7 +280,7 @@ enum rox_verdict rox_exec_send(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (!rox_length_ok(qp, pkt))
 		return ROX_V_INV_REQ;
 	if (pkt->info->flags & ROX_OP_FIRST) {
-		v = rox_recv_take(qp);
+		v = rox_recv_take(qp, 0);
 		if (v)
 			return v;
 		rox_recv_iter_end(qp);
@@ -353,7 +353,7 @@ enum rox_verdict rox_exec_write(struct rox_qp *qp, const struct rox_pkt *pkt)
 		return v;
 	/* A missing receive must be found before anything is written. */
 	if (imm) {
-		v = rox_recv_take(qp);
+		v = rox_recv_take(qp, 0);
 		if (v)
 			return v;
 	}

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2086,SC2015,SC2154
 # SPDX-License-Identifier: GPL-2.0
 #
-# Devices on netdevs that wrap their frames into others (vxlan, geneve, macsec), that share another one (macvtap), that
-# choose one of several ports (team), and on a netdev in a VRF.
+# Devices on netdevs that wrap their frames into others (vxlan, geneve, gretap, macsec), that share another one
+# (macvtap), that choose one of several ports (team), and on a netdev in a VRF.
 
 T1=10.4.0.1 T2=10.4.0.2 T1_6=fd04::1 T2_6=fd04::2
 
 part_tunnel() {
 	local kind
-	for kind in vxlan geneve macsec macvtap team; do
+	for kind in vxlan geneve gretap macsec macvtap team; do
 		tunnel_kind=$kind
 		stage_begin $kind tunnel_stage stage_clear
 		case_run "RC and RDMA CM with UDP segmentation, no ICRC error" tunnel_works on
@@ -28,6 +28,10 @@ tunnel_vxlan() {
 
 tunnel_geneve() {
 	ip -n $1 link add t0 type geneve id 7 remote $4
+}
+
+tunnel_gretap() {
+	ip -n $1 link add t0 type gretap local $3 remote $4
 }
 
 tunnel_macsec() {
@@ -58,7 +62,11 @@ mac_of() {
 }
 
 tunnel_stage() {
-	[[ $tunnel_kind == team ]] || modprobe $tunnel_kind || return
+	case $tunnel_kind in
+	team) ;;
+	gretap) modprobe ip_gre ;;
+	*) modprobe $tunnel_kind ;;
+	esac || return
 	module_load && net_two 9000 && tunnel_$tunnel_kind "$NS1" "$DEV1" $IP1 $IP2 &&
 		tunnel_$tunnel_kind "$NS2" "$DEV2" $IP2 $IP1 && net_end "$NS1" t0 $T1 $T1_6 && net_end "$NS2" t0 $T2 $T2_6 &&
 		link_add "$NS1" "$ROX1" t0 && link_add "$NS2" "$ROX2" t0 && soon 10 gid_in "$ROX1" "$(gid_text $T1_6)" &&

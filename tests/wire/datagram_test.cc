@@ -336,6 +336,26 @@ TEST_F(Ud, LongerThanItsReceive)
     EXPECT_EQ(vt::port_counter(vt::device_a(), "resp_local_length_error"), before + 4);
 }
 
+// With an SRQ the receive is still there for the other QPs.
+TEST_F(Ud, LongerThanAReceiveOfManyQps)
+{
+    vt::Srq srq(end.pd.get(), 16);
+    open(IBV_QPT_UD, calm(), {.srq = srq.get()});
+    Line other(end, peer, IBV_QPT_UD, calm(), {.srq = srq.get()});
+    srq.post(5, {inbox.sge(0, 89)});
+    for (std::size_t length : {50U, 1000U, 4096U})
+        line->send(datagram(length));
+    Packet fits = datagram(49);
+    fits.qpn = other.qp.number();
+    line->send(fits);
+    ibv_wc wc = end.recv_cq.one();
+    EXPECT_TRUE(is(wc, 5, IBV_WC_RECV));
+    EXPECT_EQ(wc.qp_num, other.qp.number());
+    EXPECT_TRUE(vt::filled(inbox.bytes(40, 49), 3));
+    EXPECT_EQ(line->qp.state(), IBV_QPS_RTS);
+    line.reset();
+}
+
 // The same to a multicast group: none of its members ends by what somebody else sends there.
 TEST_F(Ud, GroupKeepsItsMembers)
 {
