@@ -114,7 +114,8 @@ class Flows:
         port = next(ports)
         if peer == "tcp":
             server = ["iperf3", "-s", "-1", "-p", str(port)]
-            client = ["iperf3", "-c", ends[0].address, "-p", str(port), "-J", "-P", str(count), "-t", str(seconds), *more]
+            client = ["iperf3", "-c", ends[0].address, "-p", str(port), "-J", "-P", str(count), "-t", str(seconds),
+                      *more]
         else:
             common = ["ib_write_bw", "-F", "-p", str(port), "-s", str(MESSAGE), "-m", "1024", "-D", str(seconds), "-f",
                       "1", "-q", str(count), *more]
@@ -130,7 +131,7 @@ class Flows:
         until = time.monotonic() + PATIENCE
         while True:
             qps = [qp for qp in json.loads(run("rdma", "-j", "resource", "show", "qp", "link", self.link))
-                   if qp["type"] == "RC" and qp["state"] == "RTS"]
+                   if qp["type"] == "RC" and qp["state"] in ("RTR", "RTS")]
             if len(qps) == self.count:
                 break
             if time.monotonic() > until:
@@ -143,8 +144,8 @@ class Flows:
         """Bytes of each flow of rox since begin()."""
         if self.peer == "tcp":
             return []
-        found = [each["rx_bytes"] for each in json.loads(run("rdma", "-j", "statistic", "qp", "show", "link", self.link))
-                 if each.get("lqpn")]
+        counters = json.loads(run("rdma", "-j", "statistic", "qp", "show", "link", self.link))
+        found = [each["rx_bytes"] for each in counters if each.get("lqpn")]
         if len(found) != self.count:
             raise Failed(f"{len(found)} of {self.count} QPs are counted")
         return found
