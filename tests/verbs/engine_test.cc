@@ -81,8 +81,8 @@ public:
         post();
         reap_to(0);
     }
-    /// Waits until no more than @p left are outstanding; completions are in order. Between two looks
-    /// it sleeps for @p nap.
+    /// Waits until no more than @p left are outstanding; completions are in order. Between two
+    /// looks it sleeps for @p nap.
     void reap_to(std::uint64_t left, Micros nap = Micros(0))
     {
         std::array<ibv_wc, 16> wcs{};
@@ -334,8 +334,8 @@ void real_time()
 }
 
 // The engine, an ordinary task, may lose its CPU to another task of real-time priority for as long
-// as that wants. While it waits the program sleeps: before Linux 6.5 packets between two devices may
-// need ksoftirqd, which is an ordinary task as well.
+// as that wants. While it waits the program sleeps: before Linux 6.5 packets between two devices
+// may need ksoftirqd, which is an ordinary task as well.
 TEST_F(EngineCore, NotForRealTime)
 {
     start();
