@@ -437,7 +437,7 @@ static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 	rox_cm_init(dev);
 	rox_xsrq_table_init(dev);
 	rox_mcast_init(dev);
-	rox_cc_link_init(&dev->cc, &rox_cc_none, ROX_CC_RATE_MAX);
+	rox_cc_link_init(&dev->cc, &rox_cc_adaptive, ROX_CC_RATE_MAX);
 	rox_net_setup(&dev->net, &dev->ibdev, &dev->stats, ndev);
 
 	err = rox_stats_init(&dev->stats);

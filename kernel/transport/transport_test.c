@@ -131,6 +131,7 @@ static void progress_opens_the_window(struct kunit *test)
 {
 	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
 
+	qp->dev->cc.ops = &rox_cc_none;
 	rox_fixture_move(test, qp, IB_QPS_RTS);
 	KUNIT_EXPECT_EQ(test, qp->send.cc.window, rox_window_max(qp));
 	KUNIT_EXPECT_EQ(test, rox_window_max(qp), ROX_WINDOW_BYTES / 1024);
