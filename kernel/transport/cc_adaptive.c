@@ -8,6 +8,11 @@
  * neither. While the queue is empty, the window grows by a sixteenth for each round trip, up to
  * the bandwidth-delay product of any path.
  *
+ * The round trip has also the time in which the CPUs of the hosts do something else, which Swift
+ * takes away by time stamps of adapters. No window makes that shorter, and a small one makes it
+ * worse, as work is done for each burst. So for a small window, as hosts need it, the target is at
+ * least ROX_HOST_NS.
+ *
  * A sender that fills the buffer, as TCP cubic does, would push such a flow aside. So the rules of
  * CUBIC (RFC 9438) hold when the delay stays high, until the queue has been empty for a second.
  *
@@ -39,7 +44,11 @@
 /* If the window becomes so many times as large without a queue, there was none before. */
 #define ROX_TRUST_PART		8U
 
-/* Maximum of the part of the target delay that depends on the path's round trip. */
+/* Up to this window hosts are more efficient, and may delay packets for so long. */
+#define ROX_HOST_WINDOW		(256U * 1024)
+#define ROX_HOST_NS		(2 * (u32)NSEC_PER_MSEC)
+
+/* Maximum of the part of these delays that depends on the path's round trip. */
 #define ROX_TARGET_PART		(3 * (u32)NSEC_PER_MSEC)
 
 /* Likewise for the delay up to which the queue is taken for empty. */
@@ -96,16 +105,23 @@ static u32 rox_adaptive_first(const struct rox_cc *cc)
 	return max(ROX_FIRST_BYTES, ROX_FIRST_PKTS * cc->mtu);
 }
 
-static u32 rox_adaptive_target(const struct rox_cc_link *link, const struct rox_cc_adaptive *a)
+/* The part of the target delay that does not depend on the path's round trip. */
+static u32 rox_adaptive_fixed(const struct rox_cc_link *link, const struct rox_cc *cc)
 {
-	return min(a->base / 4, ROX_TARGET_PART) + link->params.target_delay * (u32)NSEC_PER_USEC;
+	u32 ns = link->params.target_delay * (u32)NSEC_PER_USEC;
+
+	return cc->window > ROX_HOST_WINDOW ? ns : max(ns, ROX_HOST_NS);
+}
+
+static u32 rox_adaptive_target(const struct rox_cc_link *link, const struct rox_cc *cc)
+{
+	return min(cc->adaptive.base / 4, ROX_TARGET_PART) + rox_adaptive_fixed(link, cc);
 }
 
 /* Up to this delay the queue is taken for empty. */
-static u32 rox_adaptive_empty(const struct rox_cc_link *link, const struct rox_cc_adaptive *a)
+static u32 rox_adaptive_empty(const struct rox_cc_link *link, const struct rox_cc *cc)
 {
-	return min(a->base / 16, ROX_EMPTY_PART) +
-		link->params.target_delay * (u32)(NSEC_PER_USEC / 4);
+	return min(cc->adaptive.base / 16, ROX_EMPTY_PART) + rox_adaptive_fixed(link, cc) / 4;
 }
 
 /* Longer than rox alone would let the queue become. */
@@ -127,13 +143,20 @@ static void rox_adaptive_even(struct rox_cc *cc, u8 rounds)
 	rox_adaptive_set(cc, cc->window);
 }
 
-/* The pace is somewhat faster than one window for each round trip, so that the window is used. */
+/*
+ * The pace is somewhat faster than one window for each round trip, so that the window is used. Where
+ * a burst may be the whole window there is nothing to pace.
+ */
 static void rox_adaptive_pace(const struct rox_cc_link *link, struct rox_cc *cc)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
 	u64 bytes = a->slow_start ? 2ULL * cc->window : cc->window + cc->window / 4;
 
-	cc->rate = clamp_t(u64, div_u64(bytes * NSEC_PER_SEC, a->srtt), 1000, link->line_rate);
+	if (!a->even)
+		cc->rate = link->line_rate;
+	else
+		cc->rate = clamp_t(u64, div_u64(bytes * NSEC_PER_SEC, a->srtt), 1000,
+				   link->line_rate);
 }
 
 /* ---- CUBIC ---- */
@@ -340,7 +363,7 @@ static void rox_adaptive_judge(struct rox_cc *cc, u64 now)
 static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc, u64 now)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
-	u32 target = rox_adaptive_target(link, a), empty = rox_adaptive_empty(link, a);
+	u32 target = rox_adaptive_target(link, cc), empty = rox_adaptive_empty(link, cc);
 
 	if (a->round_min != U32_MAX)
 		a->delay = a->round_min - a->base;
