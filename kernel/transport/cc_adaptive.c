@@ -144,8 +144,8 @@ static void rox_adaptive_even(struct rox_cc *cc, u8 rounds)
 }
 
 /*
- * The pace is somewhat faster than one window for each round trip, so that the window is used. Where
- * a burst may be the whole window there is nothing to pace.
+ * The pace is somewhat faster than one window for each round trip, so that the window is used.
+ * Where a burst may be the whole window there is nothing to pace.
  */
 static void rox_adaptive_pace(const struct rox_cc_link *link, struct rox_cc *cc)
 {
