@@ -238,13 +238,23 @@ static void rox_cc_wait(struct rox_qp *qp)
 		hrtimer_start(timer, when, HRTIMER_MODE_ABS_SOFT);
 }
 
-/* Makes the quota as long as a burst may be now, and pays for it. Return: false if none may be. */
+/*
+ * Makes the quota as long as a burst may be now, and pays for it. A flow without a rate gets one
+ * without a look at the clock.
+ * Return: false if there may be no burst now.
+ */
 static bool rox_cc_fill(struct rox_qp *qp)
 {
 	struct rox_congestion *cc = &qp->send.cc;
-	u64 now = ktime_get_ns();
-	u32 burst = rox_cc_quota(&cc->flow, 0, now + ROX_PACE_SLACK_NS);
+	u32 burst;
+	u64 now;
 
+	if (!cc->flow.rate) {
+		cc->quota = ROX_CC_BURST_MAX;
+		return true;
+	}
+	now = ktime_get_ns();
+	burst = rox_cc_quota(&cc->flow, 0, now + ROX_PACE_SLACK_NS);
 	if (!burst)
 		return false;
 	if (burst > cc->quota) {
@@ -255,19 +265,9 @@ static bool rox_cc_fill(struct rox_qp *qp)
 	return true;
 }
 
-/*
- * Asks the flow for a quota, which it pays for at once. A flow without a rate gets one without a
- * look at the clock.
- * Return: false if there is none now; the pacer is set.
- */
+/* Asks the flow for a quota. Return: false if there is none now; the pacer is set. */
 bool rox_cc_ask(struct rox_qp *qp)
 {
-	struct rox_congestion *cc = &qp->send.cc;
-
-	if (!cc->flow.rate) {
-		cc->quota = ROX_CC_BURST_MAX;
-		return true;
-	}
 	if (rox_cc_fill(qp))
 		return true;
 	rox_cc_wait(qp);
@@ -279,11 +279,7 @@ u32 rox_cc_share(struct rox_qp *qp, u32 pkts)
 {
 	struct rox_congestion *cc = &qp->send.cc;
 
-	if (cc->quota < min(pkts, ROX_BURST_BYTES / qp->mtu) * qp->mtu) {
-		if (cc->flow.rate)
-			rox_cc_fill(qp);
-		else
-			cc->quota = ROX_CC_BURST_MAX;
-	}
+	if (cc->quota < min(pkts, ROX_BURST_BYTES / qp->mtu) * qp->mtu)
+		rox_cc_fill(qp);
 	return min(pkts, cc->quota / qp->mtu);
 }

@@ -128,7 +128,8 @@ std::optional<Received> Line::receive(vt::Millis patience) const
         if (!came)
             return came;
         const Packet &packet = came->packet;
-        if (late_ && packet.opcode == (service_ | kAck) && psn_diff(packet.psn, *late_) < 0)
+        if (late_ && packet.opcode == (service_ | kAck) && came->syndrome() >> 5 == 0 &&
+            psn_diff(packet.psn, *late_) < 0)
             continue;
         if (alone_ || packet.qpn == peer_qpn_)
             return came;
