@@ -19,17 +19,6 @@ constexpr std::size_t kMad = 256;
 /// Receives that the RDMA core keeps at QP 1.
 constexpr std::size_t kGsiReceives = 512;
 
-/// RFC 1071, of an even number of octets.
-std::uint16_t internet_checksum(const Octets &octets)
-{
-    std::uint32_t sum = 0;
-    for (std::size_t i = 0; i < octets.size(); i += 2)
-        sum += octets[i] << 8 | octets[i + 1];
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return static_cast<std::uint16_t>(~sum);
-}
-
 class Gsi : public WireTest {
 protected:
     void SetUp() override
@@ -353,7 +342,7 @@ TEST_F(Gsi, FloodOfNeighbourDiscovery)
                       Octets{asks ? kSourceMac : kTargetMac, 1} + host_mac();
         const Octets addresses = Octets(from.begin(), from.end()) +
                                  Octets(route.target.begin(), route.target.end());
-        const std::uint16_t check = internet_checksum(
+        const std::uint32_t check = ~internet_sum(
             addresses + word(static_cast<std::uint32_t>(icmp.size())) + word(58) + icmp);
         icmp[2] = static_cast<std::uint8_t>(check >> 8);
         icmp[3] = static_cast<std::uint8_t>(check);

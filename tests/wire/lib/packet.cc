@@ -55,17 +55,6 @@ std::uint32_t crc(std::uint32_t state, std::uint8_t byte)
     return kCrcTable[(state ^ byte) & 0xff] ^ (state >> 8);
 }
 
-/// One's complement sum, folded.
-std::uint32_t sum(std::span<const std::uint8_t> bytes, std::uint32_t start = 0)
-{
-    std::uint32_t total = start;
-    for (std::size_t i = 0; i < bytes.size(); i++)
-        total += i % 2 ? bytes[i] : bytes[i] << 8;
-    while (total >> 16)
-        total = (total & 0xffff) + (total >> 16);
-    return total;
-}
-
 /// Offsets of the parts of a frame, from its IP header; none if the frame is too short.
 struct Layout {
     bool v6;
@@ -124,9 +113,9 @@ std::uint32_t udp_sum(std::span<const std::uint8_t> frame, const Layout &at)
 {
     std::size_t addresses = at.v6 ? 32 : 8;
     std::size_t from = at.ip + (at.v6 ? 8 : 12);
-    std::uint32_t start = sum(frame.subspan(from, addresses)) + 17 +
+    std::uint32_t start = internet_sum(frame.subspan(from, addresses)) + 17 +
                           static_cast<std::uint32_t>(at.end - at.udp);
-    return sum(frame.subspan(at.udp, at.end - at.udp), start);
+    return internet_sum(frame.subspan(at.udp, at.end - at.udp), start);
 }
 
 void put_ethernet(Octets &out, const Route &route)
@@ -173,6 +162,16 @@ void put_bth(Octets &out, const Packet &p, std::uint8_t pad)
 }
 
 } // namespace
+
+std::uint32_t internet_sum(std::span<const std::uint8_t> bytes, std::uint32_t start)
+{
+    std::uint32_t total = start;
+    for (std::size_t i = 0; i < bytes.size(); i++)
+        total += i % 2 ? bytes[i] : bytes[i] << 8;
+    while (total >> 16)
+        total = (total & 0xffff) + (total >> 16);
+    return total;
+}
 
 Octets reth(std::uint64_t va, std::uint32_t rkey, std::uint32_t length)
 {
@@ -328,7 +327,8 @@ void repair_ip(Octets &frame)
     if (header < 20)
         return;
     set16(frame, kEthernet + 10, 0);
-    set16(frame, kEthernet + 10, ~sum(std::span(frame).subspan(kEthernet, header)) & 0xffff);
+    set16(frame, kEthernet + 10,
+          ~internet_sum(std::span(frame).subspan(kEthernet, header)) & 0xffff);
 }
 
 std::uint32_t Received::number(std::size_t offset, std::size_t bytes) const
@@ -360,7 +360,7 @@ void read_ip(Received &r, const Layout &at)
         (*address)[10] = (*address)[11] = 0xff;
     std::copy_n(f.begin() + at.ip + 12, 4, r.route.source.begin() + 12);
     std::copy_n(f.begin() + at.ip + 16, 4, r.route.target.begin() + 12);
-    r.ip_checksum_ok = sum(std::span(f).subspan(at.ip, at.udp - at.ip)) == 0xffff;
+    r.ip_checksum_ok = internet_sum(std::span(f).subspan(at.ip, at.udp - at.ip)) == 0xffff;
 }
 
 void read_bth(Received &r, const Layout &at)

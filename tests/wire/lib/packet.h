@@ -151,6 +151,8 @@ inline std::uint32_t psn_add(std::uint32_t psn, std::int64_t n)
 {
     return static_cast<std::uint32_t>(psn + n) & kMask24;
 }
+/// The Internet checksum (RFC 1071) before its complement: the folded sum, begun at @p start.
+std::uint32_t internet_sum(std::span<const std::uint8_t> bytes, std::uint32_t start = 0);
 /// How far @p a is after @p b.
 inline std::int32_t psn_diff(std::uint32_t a, std::uint32_t b)
 {
