@@ -32,21 +32,11 @@ class RunRecipe(debugkernel.Recipe):
     """How to make this kernel."""
 
     def __init__(self):
-        super().__init__("run", "um")
+        super().__init__("run", "um", series=SERIES)
         self.more = REPO / f"scripts/run-{SERIES}.config"
 
     def settings(self):
         return super().settings() + (self.more.read_text() if self.more.exists() else "")
-
-
-def source_tree():
-    """Linux' source as Debian has it."""
-    if SERIES == debugkernel.SERIES:
-        return debugkernel.unpack_source(debugkernel.UML, debugkernel.source_version(debugkernel.UML))
-    trees = [t for t in (CACHE / "src").glob(f"linux-source-{SERIES}.*") if (t / ".complete").exists()]
-    if not trees:
-        raise HarnessError(f"no source of Linux {SERIES} in {CACHE}/src")
-    return max(trees, key=lambda tree: kernels.numbers(tree.name))
 
 
 def copy_or_link(source, target):
@@ -166,10 +156,10 @@ def build():
     tree = room / f"source-{SERIES}"
     folder.mkdir(parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
-    with open(room / ".lock", "w", encoding="ascii") as lock:
+    with open(room / f".lock-{SERIES}", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         recipe = RunRecipe()
-        prepare(source_tree(), tree)
+        prepare(debugkernel.unpack_source(recipe, debugkernel.source_version(recipe)), tree)
         configure(recipe, tree, output)
         with open(output / "build.log", "w", encoding="utf-8") as log:
             if not (output / "vmlinux").exists():
@@ -179,8 +169,8 @@ def build():
             debugkernel.make(recipe, tree, output, f"-j{os.cpu_count()}", "vmlinux", log=log)
         image = folder / "linux"
         made = output / "vmlinux"
-        if not image.exists() or image.stat().st_mtime < made.stat().st_mtime:
-            kernels.run("strip", "-o", image, made)
+        if not image.exists() or image.stat().st_mtime != made.stat().st_mtime:
+            kernels.run("strip", "-p", "-o", image, made)
     return image
 
 
@@ -215,6 +205,14 @@ def pipes_module(kernel, folder):
     return room / "hostpipe.ko"
 
 
+def write_cpus(folder, settings):
+    """Says how many CPUs the kernel of that configuration can have, if not one."""
+    most = re.search(r"^CONFIG_NR_CPUS=(\d+)$", settings, re.M)
+    (folder / "cpus").unlink(missing_ok=True)
+    if most:
+        write(folder / "cpus", f"{most[1]}\n".encode())
+
+
 def debug_image(name):
     """An image of a debug kernel of User Mode Linux, with the module rox that `make KVER=NAME module` has built."""
     kernel = debugkernel.find(name)
@@ -227,6 +225,7 @@ def debug_image(name):
     write(folder / "init.cpio", pack([pipes_module(kernel, folder), *modules, rox]))
     # It wants a folder for its process id; the small kernel has none.
     write(folder / "arguments", f"uml_dir={folder}/ids/\n".encode())
+    write_cpus(folder, debugkernel.recipe_of(name).settings())
     kernels.run("cp", "--remove-destination", kernel.image, folder / "linux")
     return folder
 
@@ -234,6 +233,7 @@ def debug_image(name):
 def image():
     """The image of rox-run, in build/run."""
     linux = build()
+    write_cpus(linux.parent, RunRecipe().settings())
     write(linux.parent / "init.cpio", pack())
     return linux.parent
 

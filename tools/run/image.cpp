@@ -37,6 +37,14 @@ std::vector<std::string> Image::arguments() const
     return {std::istream_iterator<std::string>(file), {}};
 }
 
+unsigned Image::most_cpus() const
+{
+    std::ifstream file(folder + "/cpus");
+    unsigned most = 1;
+
+    return file >> most ? most : 1;
+}
+
 Image find_image()
 {
     const char *const named = std::getenv("ROX_RUN_IMAGE");

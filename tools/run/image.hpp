@@ -19,6 +19,8 @@ struct Image {
     /// What this kernel wants on its command line: the words of the file "arguments", if there is
     /// one.
     std::vector<std::string> arguments() const;
+    /// The number of CPUs that this kernel can have: in the file "cpus", or 1.
+    unsigned most_cpus() const;
 };
 
 /// Finds the files: ROX_RUN_IMAGE, else beside the program. @throw std::runtime_error

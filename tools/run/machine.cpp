@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,6 +39,13 @@ std::pair<std::unique_ptr<File>, std::unique_ptr<File>> make_pair()
     return {std::make_unique<File>(ends[0]), std::make_unique<File>(ends[1])};
 }
 
+/// Several CPUs need processes whose system calls a filter makes signals, not ptrace. Each CPU is a
+/// thread of the host.
+std::vector<std::string> processors(unsigned count)
+{
+    return {"seccomp=on", fmt::format("ncpus={}", count)};
+}
+
 std::vector<std::string> command_line(const Image &image, const MachineSettings &settings,
                                       const std::string &pipes)
 {
@@ -56,7 +64,8 @@ std::vector<std::string> command_line(const Image &image, const MachineSettings 
                                      "rcupdate.rcu_expedited=1",
                                      "random.trust_cpu=on"};
 
-    for (const auto &more : {image.arguments(), settings.more})
+    const auto cpus = settings.cpus > 1 ? processors(settings.cpus) : std::vector<std::string>{};
+    for (const auto &more : {cpus, image.arguments(), settings.more})
         line.insert(line.end(), more.begin(), more.end());
     return line;
 }
@@ -160,6 +169,17 @@ unsigned default_memory()
 
     return static_cast<unsigned>(
         std::clamp(std::min(free_memory(), cgroup_memory()) / 2 / mib, least, most));
+}
+
+unsigned default_cpus(const Image &image)
+{
+    constexpr unsigned least = 2, most = 4;
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+    return std::min(std::clamp(static_cast<unsigned>(CPU_COUNT(&set)), least, most),
+                    image.most_cpus());
 }
 
 Machine::Machine(const Image &image, const MachineSettings &settings)

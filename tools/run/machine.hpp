@@ -20,11 +20,15 @@ namespace rox::run {
 
 struct MachineSettings {
     unsigned memory = 0;           ///< MiB
+    unsigned cpus = 1;             ///< of them the engine of rox needs two
     std::vector<std::string> more; ///< arguments for the kernel
 };
 
 /// MiB of memory for the kernel: half of what is free here and in the cgroup, at most 2 GiB.
 unsigned default_memory();
+
+/// So many CPUs as the calling thread may use, but 2 to 4, and no more than the kernel can have.
+unsigned default_cpus(const Image &image);
 
 /// A kernel from its start to its end. It ends with this object, and with the calling thread.
 class Machine {

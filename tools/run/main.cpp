@@ -21,14 +21,14 @@ using namespace rox::run;
 struct Arguments {
     std::vector<std::string> command, writable, kernel;
     std::string link, node, log;
-    unsigned nodes = 1, memory = 0;
+    unsigned nodes = 1, memory = 0, cpus = 0;
     double timeout = 0;
     bool user = false, verbose = false;
 };
 
 void declare(CLI::App &app, Arguments &arguments)
 {
-    constexpr unsigned most_nodes = 64, least_memory = 64, most_memory = 1 << 20;
+    constexpr unsigned most_nodes = 64, least_memory = 64, most_memory = 1 << 20, most_cpus = 64;
 
     app.add_option("--write", arguments.writable,
                    "what the command changes in this folder stays; may be repeated")
@@ -52,6 +52,9 @@ void declare(CLI::App &app, Arguments &arguments)
                    "MiB for kernel and command; default: half of what is free, up to 2048")
         ->check(CLI::Range(least_memory, most_memory))
         ->option_text("MIB");
+    app.add_option("--cpus", arguments.cpus, "so many CPUs; default: the host's, but 2 to 4")
+        ->check(CLI::Range(1U, most_cpus))
+        ->option_text("N");
     app.add_option("--kernel-log", arguments.log, "write the kernel's log to this file")
         ->option_text("FILE");
     app.add_option("--kernel-argument", arguments.kernel,
@@ -73,6 +76,14 @@ std::vector<std::string> real_folders(const std::vector<std::string> &named)
     for (const auto &folder : named)
         real.push_back(std::filesystem::canonical(folder));
     return real;
+}
+
+unsigned number_of_cpus(const Image &image, unsigned wanted)
+{
+    if (wanted > image.most_cpus())
+        throw std::runtime_error(
+            fmt::format("--cpus: {} has at most {}", image.kernel(), image.most_cpus()));
+    return wanted != 0 ? wanted : default_cpus(image);
 }
 
 int run(const Arguments &arguments)
@@ -99,10 +110,11 @@ int run(const Arguments &arguments)
         fmt::print(stderr, "rox-run: {}\n", missing);
     hold_signals();
     const unsigned memory = arguments.memory != 0 ? arguments.memory : default_memory();
+    const unsigned cpus = number_of_cpus(image, arguments.cpus);
     if (arguments.verbose)
-        fmt::print(stderr, "rox-run: {} with {} MiB, provider {}\n", image.kernel(), memory,
-                   provider.file);
-    Machine machine(image, {memory, arguments.kernel});
+        fmt::print(stderr, "rox-run: {} with {} MiB, {} CPUs, provider {}\n", image.kernel(),
+                   memory, cpus, provider.file);
+    Machine machine(image, {memory, cpus, arguments.kernel});
     return relay(machine, job, terminal, {arguments.timeout, arguments.verbose, arguments.log});
 }
 

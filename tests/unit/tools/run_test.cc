@@ -179,5 +179,32 @@ TEST_F(RunProvider, WithoutALibraryASentenceNamesThePackage)
     EXPECT_NE(missing.find("libibverbs1"), std::string::npos) << missing;
 }
 
+/// A folder with the file "cpus", which says how many the kernel can have.
+Image image_with_cpus(const std::string &text)
+{
+    const Image image{std::filesystem::path(testing::TempDir()) / "rox-run-cpus"};
+
+    std::filesystem::create_directories(image.folder);
+    std::ofstream(image.folder + "/cpus") << text;
+    return image;
+}
+
+TEST(RunCpus, NoMoreThanTheKernelCanHave)
+{
+    EXPECT_EQ(Image{"/no/such/folder"}.most_cpus(), 1U);
+    EXPECT_EQ(default_cpus({"/no/such/folder"}), 1U);
+    EXPECT_EQ(image_with_cpus("x\n").most_cpus(), 1U);
+    EXPECT_EQ(image_with_cpus("8\n").most_cpus(), 8U);
+    EXPECT_EQ(default_cpus(image_with_cpus("2\n")), 2U);
+}
+
+TEST(RunCpus, AtLeastTwoAtMostFour)
+{
+    const unsigned cpus = default_cpus(image_with_cpus("64\n"));
+
+    EXPECT_GE(cpus, 2U);
+    EXPECT_LE(cpus, 4U);
+}
+
 } // namespace
 } // namespace rox::run
