@@ -105,6 +105,7 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
         return nullptr;
     }
     cq->queue.set_qps(Context::of(context)->qps);
+    cq->late = Context::of(context)->late;
     if (is_single_threaded(wanted)) {
         cq->queue.elide_locks();
     }
@@ -193,11 +194,20 @@ int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc)
     if (num_entries < 0) {
         return -EINVAL;
     }
-    return Cq::of(cq)->queue.poll({wc, static_cast<size_t>(num_entries)});
+
+    const int taken = Cq::of(cq)->queue.poll({wc, static_cast<size_t>(num_entries)});
+
+    if (taken == 0 && Cq::of(cq)->late != nullptr) {
+        Cq::of(cq)->late->polled_in_vain();
+    }
+    return taken;
 }
 
 int req_notify_cq(ibv_cq *cq, int solicited_only)
 {
+    if (Cq::of(cq)->late != nullptr) {
+        Cq::of(cq)->late->ring();
+    }
     Cq::of(cq)->queue.arm(solicited_only != 0);
     return 0;
 }

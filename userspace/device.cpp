@@ -82,6 +82,7 @@ void free_context(ibv_context *ibctx)
     rdmacore::verbs_uninit_context(context->vctx());
     delete context->qps;
     delete context->slabs;
+    delete context->late;
     std::free(context);
 }
 
@@ -175,7 +176,7 @@ int get_context(Context *context)
     ContextCmd cmd;
     ContextResp resp;
 
-    cmd.driver.features = ROX_FEATURE_SLABS;
+    cmd.driver.features = ROX_FEATURE_SLABS | ROX_FEATURE_LATE_DOORBELL;
     if (!wants_engine()) {
         cmd.driver.features |= ROX_FEATURE_NO_ENGINE;
     }
@@ -201,6 +202,10 @@ int get_context(Context *context)
     context->slabs = make_object<Slabs>().release();
     if (context->qps == nullptr || context->slabs == nullptr) {
         return ENOMEM;
+    }
+    if ((resp.driver.features & ROX_FEATURE_LATE_DOORBELL) != 0) {
+        /* Without memory for it all doorbells are on time. */
+        context->late = make_object<LateDoorbells>().release();
     }
     context->doorbell_fd = (resp.driver.features & ROX_FEATURE_DOORBELL) != 0
                                ? open_doorbell(context->ibctx()->cmd_fd)
@@ -235,6 +240,7 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *)
         rdmacore::verbs_uninit_context(context->vctx());
         delete context->qps;
         delete context->slabs;
+        delete context->late;
         std::free(context);
         errno = error;
         return nullptr;

@@ -56,7 +56,7 @@ int bind_mw(ibv_qp *ibqp, ibv_mw *mw, ibv_mw_bind *request)
     const Posted posted = sq.complete();
 
     if (posted.wake) {
-        if (const int error = ring_send_doorbell(ibqp); error != 0) {
+        if (const int error = wake_sender(ibqp, posted); error != 0) {
             return error; // the device is gone
         }
     }

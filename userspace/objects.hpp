@@ -8,6 +8,7 @@
 #define ROX_OBJECTS_HPP
 
 #include "abi/pabi.hpp"
+#include "late.hpp"
 #include "layout.hpp"
 #include "memory.hpp"
 #include "qp_table.hpp"
@@ -33,6 +34,7 @@ struct alignas(std::max_align_t) Context {
     int doorbell_fd; // or -1
     QpTable *qps;
     Slabs *slabs;
+    LateDoorbells *late; // nullptr: doorbells are always rung at once
 
     verbs_context *vctx() { return reinterpret_cast<verbs_context *>(this + 1); }
 
@@ -85,6 +87,7 @@ struct Cq : HeapObject {
     rdmacore::verbs_cq vcq;
     CompletionQueue queue;
     Mapping map;
+    LateDoorbells *late; // those of the context
 
     static Cq *of(ibv_cq *cq) { return object_of<Cq>(cq); }
     static Cq *of(ibv_cq_ex *cq) { return object_of<Cq>(cq); }
@@ -107,6 +110,7 @@ struct Qp : HeapObject {
     SendQueue sq;
     RecvQueue rq;
     Mapping map;
+    LateDoorbell late;
     Mutex modify_lock; // held by modify_qp(), from the system call to the update of the queues
 
     static Qp *of(ibv_qp *qp) { return object_of<Qp>(qp); }

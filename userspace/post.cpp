@@ -10,12 +10,21 @@
 
 namespace rox {
 
+int wake_sender(ibv_qp *qp, const Posted &posted)
+{
+    LateDoorbells *late = Context::of(qp->context)->late;
+
+    return posted.later && late != nullptr && late->put_off(*Qp::of(qp), posted.count)
+               ? 0
+               : ring_send_doorbell(qp);
+}
+
 int post_send(ibv_qp *ibqp, ibv_send_wr *wr, ibv_send_wr **bad_wr)
 {
     const Posted posted = Qp::of(ibqp)->sq.post(wr, bad_wr);
 
     if (posted.wake) {
-        if (const int error = ring_send_doorbell(ibqp); error != 0) {
+        if (const int error = wake_sender(ibqp, posted); error != 0) {
             *bad_wr = wr; // the device is gone: nothing of the chain will be executed
             return error;
         }
@@ -186,7 +195,7 @@ int wr_complete(ibv_qp_ex *qp)
 {
     const Posted posted = Qp::of(qp)->sq.complete();
 
-    return posted.wake ? ring_send_doorbell(&qp->qp_base) : posted.error;
+    return posted.wake ? wake_sender(&qp->qp_base, posted) : posted.error;
 }
 
 void wr_abort(ibv_qp_ex *qp)

@@ -176,6 +176,14 @@ void set_state(Qp &qp, ibv_qp_state state)
     qp.rq.set_accepting(state != IBV_QPS_RESET);
 }
 
+/* What was posted before belongs to the state before. */
+void ring_late(const ibv_qp &qp)
+{
+    if (LateDoorbells *late = Context::of(qp.context)->late; late != nullptr) {
+        late->ring();
+    }
+}
+
 /* Removes the completions of a QP that was reset or destroyed: the program must not see them. */
 void purge_cqs(const ibv_qp &qp)
 {
@@ -281,6 +289,7 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask)
     rdmacore::modify_qp_cmd cmd = {};
     const std::lock_guard guard(qp->modify_lock);
 
+    ring_late(*ibqp);
     if (const int error = rdmacore::ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
         error != 0) {
         return error;
@@ -316,6 +325,7 @@ int set_ece(ibv_qp * /*qp*/, ibv_ece *ece)
 
 int destroy_qp(ibv_qp *qp)
 {
+    ring_late(*qp);
     if (const int error = rdmacore::ibv_cmd_destroy_qp(qp); error != 0) {
         return error;
     }
@@ -323,6 +333,9 @@ int destroy_qp(ibv_qp *qp)
     purge_cqs(*qp);
     if (has_queues(*qp)) {
         Context::of(qp->context)->qps->remove(qp->qp_num);
+        if (Qp::of(qp)->late.listed.load(std::memory_order_relaxed)) {
+            Context::of(qp->context)->late->forget(*Qp::of(qp));
+        }
         Pd::of(qp->pd)->users--;
     }
     delete Qp::of(qp);

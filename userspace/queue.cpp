@@ -11,6 +11,19 @@ namespace rox {
 
 namespace {
 
+/* Publishes what was added, and says so in @p result. The caller holds the queue's lock. */
+void publish(ProducerRing &ring, Posted &result)
+{
+    result.count = ring.publish();
+    if (result.count == 0) {
+        return;
+    }
+    const uint32_t flags = ring.flags();
+
+    result.wake = (flags & ROX_RING_NEED_WAKEUP) != 0;
+    result.later = (flags & ROX_RING_WAKE_LATER) != 0;
+}
+
 /*
  * Adds a chain of work requests and publishes them. Stops at the first bad one and
  * stores it in *bad_wr. The caller holds the queue's lock.
@@ -35,7 +48,7 @@ Posted post_chain(Ring &ring, bool accepting, Wr *wr, Wr **bad_wr, Encode encode
             break;
         }
     }
-    result.wake = ring.publish() && ring.needs_wakeup();
+    publish(ring, result);
     return result;
 }
 
@@ -164,7 +177,7 @@ Posted SendQueue::complete()
     if (result.error != 0) {
         ring_.roll_back();
     } else {
-        result.wake = ring_.publish() && ring_.needs_wakeup();
+        publish(ring_, result);
     }
     slot_ = nullptr;
     lock_.unlock();

@@ -28,10 +28,13 @@ namespace rox {
  */
 constexpr size_t cache_line = ROX_CACHE_LINE;
 
-/// Result of a post: 0 or an errno value, and whether the doorbell must be rung.
+/// Result of a post: 0 or an errno value, whether the doorbell must be rung, and whether that may
+/// be later, for this number of work requests and more.
 struct Posted {
     int error = 0;
     bool wake = false;
+    bool later = false;
+    uint32_t count = 0;
 };
 
 /**

@@ -94,25 +94,27 @@ public:
     /// Undoes the last reserve().
     void drop_last() { head_--; }
 
-    /// Makes the reserved entries visible to the consumer. False if there are none.
-    bool publish()
+    /// Makes the reserved entries visible to the consumer. Their number.
+    uint32_t publish()
     {
-        if (head_ == published_) {
-            return false;
+        const uint32_t count = head_ - published_;
+
+        if (count != 0) {
+            published_ = head_;
+            view_.producer().store(head_, std::memory_order_release);
         }
-        published_ = head_;
-        view_.producer().store(head_, std::memory_order_release);
-        return true;
+        return count;
     }
 
     /// Drops the reserved entries that were not published.
     void roll_back() { head_ = published_; }
 
-    /// To be called after publish(): true if the consumer sleeps and needs a doorbell.
-    bool needs_wakeup() const
+    /// To be called after publish(): the flags, of which ROX_RING_NEED_WAKEUP says that the
+    /// consumer sleeps and needs a doorbell.
+    uint32_t flags() const
     {
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        return (view_.flags().load(std::memory_order_relaxed) & ROX_RING_NEED_WAKEUP) != 0;
+        return view_.flags().load(std::memory_order_relaxed);
     }
 
     /// After the QP went to RESET: drops the entries that the consumer has not taken.

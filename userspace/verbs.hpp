@@ -17,6 +17,8 @@
 
 namespace rox {
 
+struct Posted;
+
 /* pd.cpp */
 ibv_pd *alloc_pd(ibv_context *context);
 int dealloc_pd(ibv_pd *pd);
@@ -78,6 +80,9 @@ int set_ece(ibv_qp *qp, ibv_ece *ece);
 /* post.cpp */
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr);
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr);
+/// After a post that needs a doorbell: rings it, now or later. 0, or an errno value if the device
+/// is gone.
+int wake_sender(ibv_qp *qp, const Posted &posted);
 /// The IBV_QP_EX_WITH_* flags that a QP of @p type supports.
 uint64_t supported_send_ops(ibv_qp_type type);
 /// Sets the functions with which the program posts to @p qp.

@@ -123,10 +123,12 @@ struct rox_engine {
 /**
  * struct rox_engines - the engines of a context
  * @dev: its device
+ * @late: late doorbells are of use, and the provider knows them
  * @cpu: those for the CPUs on which doorbells are rung
  */
 struct rox_engines {
 	struct rox_dev *dev;
+	bool late;
 	struct rox_engine __percpu *cpu;
 };
 
@@ -600,13 +602,30 @@ static bool rox_engine_wakes(struct rox_engine *engine, u64 begin)
 	       !time_before(now, READ_ONCE(engine->rest));
 }
 
+/*
+ * Should the program ring less, because of what the calls themselves cost? If it rings while the
+ * engine is awake, the engine waits for a CPU.
+ */
+static bool rox_rings_are_dear(const struct rox_engine *engine)
+{
+	return READ_ONCE(engine->awake) ||
+	       rox_late_pays(READ_ONCE(engine->rings), rox_rings_spell(engine));
+}
+
 void rox_engine_rung(struct rox_qp *qp, u64 begin)
 {
 	/* A task that is moved to another CPU here was on this one just before. */
 	struct rox_engine *engine = raw_cpu_ptr(qp->engines->cpu);
 	struct rox_watch *watch = &qp->send.watch;
 
-	if (!READ_ONCE(engine->awake) && likely(!rox_engine_wakes(engine, begin)))
+	bool wakes = READ_ONCE(engine->awake) || rox_engine_wakes(engine, begin);
+
+	if (engine->of->late) {
+		WRITE_ONCE(qp->send.late.rung, true);
+		if (rox_rings_are_dear(engine))
+			rox_late_begin(qp);
+	}
+	if (likely(!wakes))
 		return;
 	if (!rox_engine_spin_us(engine) || rt_task(current) || dl_task(current) ||
 	    test_and_set_bit(0, &watch->joined))
@@ -651,7 +670,7 @@ static void rox_engine_init(struct rox_engine *engine, struct rox_engines *of)
 	engine->rest = jiffies;
 }
 
-struct rox_engines *rox_engines_alloc(struct rox_dev *dev)
+struct rox_engines *rox_engines_alloc(struct rox_dev *dev, bool late)
 {
 	struct rox_engines *engines;
 	int cpu;
@@ -660,6 +679,7 @@ struct rox_engines *rox_engines_alloc(struct rox_dev *dev)
 	if (!engines)
 		return NULL;
 	engines->dev = dev;
+	engines->late = late && rox_call_us();
 	engines->cpu = alloc_percpu_gfp(struct rox_engine, ROX_GFP_USER);
 	if (!engines->cpu) {
 		kfree(engines);

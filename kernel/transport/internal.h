@@ -212,6 +212,15 @@ void rox_engine_rung(struct rox_qp *qp, u64 begin);
  */
 void rox_engine_leave(struct rox_qp *qp);
 
+/* late.c */
+void rox_late_init(struct rox_late *late);
+/* Return: true if so many doorbells in so many jiffies should be fewer. Any context. */
+bool rox_late_pays(u32 rings, unsigned long jiffies_);
+/* The program may ring late from the next run on. Its provider knows that. Any context. */
+void rox_late_begin(struct rox_qp *qp);
+/* Stops the timer. The sides are closed, no doorbell rings. Process context, sleeps. */
+void rox_late_stop(struct rox_qp *qp);
+
 /* The QP as a user of memory: with the rights of its PD (own), or on behalf of its peer. */
 static inline struct rox_mem_user rox_own_memory(const struct rox_qp *qp, struct ib_pd *pd)
 {

@@ -558,6 +558,7 @@ static bool rox_send_sleep(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
 	struct rox_ring_ctrl *ctrl = qp->sq.ctrl;
+	u32 asks = ROX_RING_NEED_WAKEUP;
 	int pending;
 
 	if (!qp->sq.entries)
@@ -569,10 +570,12 @@ static bool rox_send_sleep(struct rox_qp *qp)
 	}
 	if (send->cur != qp->sq.index && send->psn != send->una && send->waits)
 		return false;
-	/* Only runs clear the flag. If it is set, an earlier run has set it, with the barrier. */
-	if (READ_ONCE(ctrl->flags) != ROX_RING_NEED_WAKEUP) {
-		WRITE_ONCE(ctrl->flags, ROX_RING_NEED_WAKEUP);
-		/* Sets the flag before reading the producer index; the program does the reverse. */
+	if (unlikely(READ_ONCE(send->late.on)))
+		asks |= ROX_RING_WAKE_LATER;
+	/* Only runs write the flags. If they are so, an earlier run did it, with the barrier. */
+	if (READ_ONCE(ctrl->flags) != asks) {
+		WRITE_ONCE(ctrl->flags, asks);
+		/* Sets them before reading the producer index; the program does the reverse. */
 		smp_mb();
 	}
 	pending = rox_ring_pending(&qp->sq);

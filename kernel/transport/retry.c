@@ -33,6 +33,7 @@ static enum hrtimer_restart rox_timer_fn(struct hrtimer *timer)
 void rox_timer_init(struct rox_qp *qp)
 {
 	rox_cc_setup(qp);
+	rox_late_init(&qp->send.late);
 	hrtimer_setup(&qp->send.timer, rox_timer_fn, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }
 

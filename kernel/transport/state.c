@@ -352,6 +352,7 @@ void rox_transport_destroy(struct rox_qp *qp)
 	 * cancelled last.
 	 */
 	rox_engine_leave(qp);
+	rox_late_stop(qp);
 	hrtimer_cancel(&qp->send.timer);
 	hrtimer_cancel(&qp->send.cc.pacer);
 	rox_tx_forget(&qp->ep, &qp->send.side.sender);

@@ -13,10 +13,10 @@
 
 #include <linux/hrtimer.h>
 #include <linux/list.h>
-#include <linux/llist.h>
 #include <linux/skbuff.h>
 #include "device.h"
 #include "queues.h"
+#include "watch.h"
 
 struct rox_qp;
 
@@ -159,31 +159,7 @@ struct rox_kept {
 	bool unanswered;
 };
 
-struct rox_engine;
 struct rox_engines;
-
-/**
- * struct rox_watch - the part of a send queue that belongs to an engine (transport/engine.c)
- * @watched: an engine polls the producer index; the program need not ring the doorbell
- * @more: the last run has left work to do
- * @useful: there was work in this stint
- * @seen: producer index that the last run has taken into account; another value means new
- *	WQEs
- * @joined: bit 0: the queue belongs to @engine
- * @engine: valid if @joined
- * @join: in the engine's list of queues that join
- * @entry: in the engine's list of queues that it polls
- */
-struct rox_watch {
-	bool watched;
-	bool more;
-	bool useful;
-	u32 seen;
-	unsigned long joined;
-	struct rox_engine *engine;
-	struct llist_node join;
-	struct list_head entry;
-};
 
 /**
  * enum rox_wait - what the timer of a send side is set for
@@ -322,6 +298,7 @@ struct rox_holes {
  * struct rox_send - requester and completer; protected by the lock of the send side
  * @side: lock and run
  * @watch: polling by an engine; not protected by the lock
+ * @late: late doorbells; not protected by the lock
  * @wqes: copies of outstanding WQEs: one slot of @stride bytes for each entry of the ring
  * @stride: size of a slot in bytes
  * @mask: number of slots - 1
@@ -365,6 +342,7 @@ struct rox_holes {
 struct rox_send {
 	struct rox_side side;
 	struct rox_watch watch;
+	struct rox_late late;
 	void *wqes;
 	u32 stride;
 	u32 mask;
@@ -736,12 +714,15 @@ int rox_sides_init(void);
 void rox_sides_exit(void);
 /*
  * The engines of a context, which has no QP when they end. Threads are made when they are needed.
+ * @late: the provider knows late doorbells.
  * Return: NULL if there is no memory. The second one sleeps; NULL is ignored.
  */
-struct rox_engines *rox_engines_alloc(struct rox_dev *dev);
+struct rox_engines *rox_engines_alloc(struct rox_dev *dev, bool late);
 void rox_engines_free(struct rox_engines *engines);
 /* Return: how long engines wait for posts on this device, in microseconds. 0: there are none. */
 u32 rox_spin_us(const struct rox_dev *dev);
+/* Return: what a system call costs a program, in microseconds. 0: doorbells are never late. */
+u32 rox_call_us(void);
 /* Allocates slots for WQEs and sets up the timer. Rings and caps exist. Return: 0 or -ENOMEM. */
 int rox_transport_init(struct rox_qp *qp);
 /* Stops timers and work and frees everything; the QP is unpublished. Adds no completions. */

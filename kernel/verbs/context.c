@@ -25,6 +25,11 @@ static int rox_ucontext_check(struct ib_udata *udata, struct rox_alloc_ucontext_
 	return req->flags || req->reserved ? -EINVAL : 0;
 }
 
+static u64 rox_features(void)
+{
+	return ROX_FEATURES | (rox_call_us() ? ROX_FEATURE_LATE_DOORBELL : 0);
+}
+
 /* @features: those of the provider */
 static int rox_ucontext_init(struct ib_ucontext *ibuc, u64 features)
 {
@@ -35,7 +40,8 @@ static int rox_ucontext_init(struct ib_ucontext *ibuc, u64 features)
 	rox_slabs_init(&uc->slabs, &rox_slab_ops);
 	if (features & ROX_FEATURE_NO_ENGINE)
 		return 0;
-	uc->engines = rox_engines_alloc(to_rox_dev(ibuc->device));
+	uc->engines = rox_engines_alloc(to_rox_dev(ibuc->device),
+					features & ROX_FEATURE_LATE_DOORBELL);
 	return uc->engines ? 0 : -ENOMEM;
 }
 
@@ -45,7 +51,7 @@ int rox_alloc_ucontext(struct ib_ucontext *uc, struct ib_udata *udata)
 	struct rox_alloc_ucontext_resp resp = {
 		.abi_version = ROX_ABI_VERSION,
 		.max_inline = ROX_MAX_INLINE,
-		.features = ROX_FEATURES,
+		.features = rox_features(),
 	};
 	int err;
 

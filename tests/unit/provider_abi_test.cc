@@ -183,7 +183,7 @@ protected:
     {
         kernel.shares = true;
         VersionTest::open();
-        EXPECT_EQ(kernel.asked_features, uint64_t{ROX_FEATURE_SLABS});
+        EXPECT_EQ(kernel.asked_features, uint64_t{ROX_FEATURE_SLABS | ROX_FEATURE_LATE_DOORBELL});
     }
 
     void TearDown() override
@@ -437,7 +437,8 @@ protected:
 TEST_F(NoEngineTest, ProgramAsksForNone)
 {
     open();
-    EXPECT_EQ(kernel.asked_features, uint64_t{ROX_FEATURE_NO_ENGINE | ROX_FEATURE_SLABS});
+    EXPECT_EQ(kernel.asked_features,
+              uint64_t{ROX_FEATURE_NO_ENGINE | ROX_FEATURE_SLABS | ROX_FEATURE_LATE_DOORBELL});
     everything_works();
 }
 

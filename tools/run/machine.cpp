@@ -39,10 +39,12 @@ std::pair<std::unique_ptr<File>, std::unique_ptr<File>> make_pair()
     return {std::make_unique<File>(ends[0]), std::make_unique<File>(ends[1])};
 }
 
-/// Several CPUs need processes whose system calls a filter makes signals, not ptrace. Each CPU is a
-/// thread of the host.
-std::vector<std::string> processors(unsigned count)
+/// A kernel that can have several CPUs makes system calls signals by a filter, which is quicker
+/// than ptrace, and without which it has one CPU. Each CPU is a thread of the host.
+std::vector<std::string> processors(const Image &image, unsigned count)
 {
+    if (image.most_cpus() == 1)
+        return {};
     return {"seccomp=on", fmt::format("ncpus={}", count)};
 }
 
@@ -64,8 +66,7 @@ std::vector<std::string> command_line(const Image &image, const MachineSettings 
                                      "rcupdate.rcu_expedited=1",
                                      "random.trust_cpu=on"};
 
-    const auto cpus = settings.cpus > 1 ? processors(settings.cpus) : std::vector<std::string>{};
-    for (const auto &more : {cpus, image.arguments(), settings.more})
+    for (const auto &more : {processors(image, settings.cpus), image.arguments(), settings.more})
         line.insert(line.end(), more.begin(), more.end());
     return line;
 }
@@ -94,7 +95,10 @@ void lift_limits()
     // The host's kernel writes to what the C library registers as "rseq" of its threads. The
     // processes inside, which are born as copies of such a thread, have no memory there.
     char no_rseq[] = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
-    char *const environment[] = {no_rseq, nullptr};
+    // The kernel finds the end of its address space by the last variable. The C library has moved
+    // the first one to the heap by then, and the kernel itself a PATH.
+    char last[] = "LANG=C";
+    char *const environment[] = {no_rseq, last, nullptr};
 
     for (const auto &argument : line)
         arguments.push_back(const_cast<char *>(argument.c_str()));

@@ -66,6 +66,10 @@ struct rox_ring_ctrl {
  *	by the kernel with an atomic exchange when it raises the event. Asks for
  *	an event at the next solicited or unsuccessful completion.
  * @ROX_RING_ARM_NEXT: as above, at the next completion of any kind.
+ * @ROX_RING_WAKE_LATER: SQ, with ROX_RING_NEED_WAKEUP, written by the kernel only, if the context
+ *	has ROX_FEATURE_LATE_DOORBELL: the program should ring one doorbell for many entries: when
+ *	it polls a CQ in vain, arms one, or has added many. Nothing is lost if it never rings, but
+ *	the kernel looks at the ring milliseconds later
  * @ROX_RING_ERROR: CQ, written by the kernel: the CQ has overflowed or its
  *	indices are invalid; the kernel adds no further entry.
  *
@@ -76,6 +80,7 @@ enum rox_ring_flags {
 	ROX_RING_ARM_SOLICITED	= 1U << 1,
 	ROX_RING_ARM_NEXT	= 1U << 2,
 	ROX_RING_ERROR		= 1U << 3,
+	ROX_RING_WAKE_LATER	= 1U << 4,
 };
 
 /**
@@ -285,11 +290,13 @@ struct rox_place {
  * @ROX_FEATURE_NO_ENGINE: the kernel never polls the SQs of the context: each post that finds
  *	ROX_RING_NEED_WAKEUP needs a doorbell. The provider sets it for a program that asks for that
  * @ROX_FEATURE_SLABS: objects may share mappings, see struct rox_place
+ * @ROX_FEATURE_LATE_DOORBELL: SQs may have ROX_RING_WAKE_LATER
  */
 enum rox_features {
 	ROX_FEATURE_DOORBELL = 1U << 0,
 	ROX_FEATURE_NO_ENGINE = 1U << 1,
 	ROX_FEATURE_SLABS = 1U << 2,
+	ROX_FEATURE_LATE_DOORBELL = 1U << 3,
 };
 
 /**
