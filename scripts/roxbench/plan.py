@@ -40,7 +40,7 @@ class Boot:
     @property
     def peers(self):
         wanted = {peer for what in self.measurements for peer in what["peers"]}
-        return [peer for peer in ("rox", "rxe", "siw", "tcp") if peer in wanted]
+        return [peer for peer in ("rox", "none", "rxe", "siw", "tcp") if peer in wanted]
 
 
 def perftest(setting, test, size, peers=None, qps=1, service="RC", **more):
@@ -160,6 +160,17 @@ def shared():
     ]
 
 
+# rox with the default algorithm, and with a fixed window.
+ALGORITHMS = ["rox", "none"]
+
+
+def cost(setting):
+    """What no congestion must cost."""
+    return [*(perftest(setting, f"{verb}_bw", 64 * KIB, ALGORITHMS) for verb in ("write", "send", "read")),
+            perftest(setting, "write_bw", MIB, ALGORITHMS), perftest(setting, "write_bw", 64, ALGORITHMS),
+            perftest(setting, "send_lat", 64, ALGORITHMS)]
+
+
 # Guests on tap devices with virtio headers, as hypervisors join them.
 TAP = {"pair": True, "mem": 1536, "budget": 60, "rounds": (2, 5)}
 
@@ -216,6 +227,8 @@ def full():
         Boot("tap1500", [*tapped(("write",)), packets_a_frame()], tap=1, uso=True, **{**TAP, "mtu": 1500}),
         Boot("tapqueues", [*tapped(("write",)), *many_qps("tap", [16], ["rox", "rxe"])], tap=4, uso=True, cpus=2,
              **TAP),
+        Boot("cost", cost("veth"), seconds=2, budget=150, rounds=(5, 9)),
+        Boot("tapcost", cost("tap")[:3], tap=1, uso=True, seconds=2, **{**TAP, "budget": 90, "rounds": (5, 9)}),
         Boot("lossy", [*lossy("first"), *lossy("first", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              seconds=3, budget=280, rounds=(1, 3)),
         Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),

@@ -4,7 +4,7 @@
 import statistics
 
 KEY = ("boot", "setting", "test", "size", "qps", "service")
-PEERS = ("rox", "rxe", "siw", "tcp", "limit")
+PEERS = ("rox", "none", "rxe", "siw", "tcp", "limit")
 # Figures that are better when higher, and those that are better when lower.
 LESS = ("_lat", "_cpu", "getppid", "_memory", "reg_", "_each")
 

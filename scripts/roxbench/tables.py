@@ -3,12 +3,14 @@
 
 from .stats import PEERS, is_less_better
 
-NAMES = {"rox": "rox", "rxe": "rdma_rxe", "siw": "siw", "tcp": "TCP", "limit": "limit"}
+NAMES = {"rox": "rox", "none": "rox with none", "rxe": "rdma_rxe", "siw": "siw", "tcp": "TCP", "limit": "limit"}
 SETTINGS = {"loop": "One device", "veth": "Two namespaces over veth, MTU 9000",
             "first": "Both ends of a veth pair in one namespace, MTU 9000",
             "pair": "Two guests over virtio-net without offload, MTU 9000",
-            "tap": "Two guests over virtio-net on tap devices"}
-UNITS = (("packets", "packets"), ("_lat", "us"), ("getppid", "us"), ("_each", "us"), ("_cpu", "s/GiB"),
+            "tap": "Two guests over virtio-net on tap devices",
+            "shared": "A switch whose port to the receivers is slow, MTU 1500"}
+# The first that is part of the name of a test.
+UNITS = (("incast", "x the ideal time"), ("flow", "of the rate"), ("packets", "packets"), ("_lat", "us"), ("getppid", "us"), ("_each", "us"), ("_cpu", "s/GiB"),
          ("_memory", "KiB"), ("reg_", "ms"), ("connections", "/s"))
 
 
@@ -77,8 +79,10 @@ def body(rows):
 
 
 def more(row, peers, others):
-    """Lines below a row: the message rate of small messages, the 99th percentile."""
-    wanted = [("p99", "99 %", "us")]
+    """Lines below a row: the message rate of small messages, the 99th percentile; of flows who gets how much, the
+    queue and its losses."""
+    wanted = [("p99", "99 %", "us"), ("jain", "Jain's index", ""), ("queue", "mean queue", "bytes"),
+              ("dropped", "dropped", "packets")]
     if 0 < row["size"] <= 4096:
         wanted.append(("rate", "messages", "/s"))
     for name, text, its_unit in wanted:

@@ -155,6 +155,13 @@ def shared(f):
         for test, least in (("queue of 10 packets", 0.6), ("20 ms with jitter", 0.8))]
 
 
+def cost(f):
+    for boot, setting in (("cost", "veth"), ("tapcost", "tap")):
+        yield f"the default algorithm against none, {setting}, RC 64 KiB", [
+            condition(test, *(f.median(boot, setting, test, KIB64, peer) for peer in ("rox", "none")), 0.98,
+                      unit="MiB/s") for test in ("write_bw", "send_bw", "read_bw")]
+
+
 def scale(f):
     yield "16 QPs against 1 QP, total bandwidth", [
         condition(f"{setting}, 1 QP", f.median("one", setting, "write_bw", KIB64, "rox", qps=16),
@@ -183,7 +190,7 @@ def judge(rows):
     """The rows of the table: text, conditions, reached (None: not measured)."""
     f = Figures(rows)
     verdicts = []
-    for part in (one_device, namespaces, two_guests, on_taps, lossy, shared, scale):
+    for part in (one_device, namespaces, two_guests, on_taps, lossy, shared, cost, scale):
         for text, conditions in part(f):
             verdicts.append(verdict(text, conditions))
     return verdicts

@@ -12,6 +12,9 @@ from .sides import Failed, Local
 
 MTU = "9000"
 MODULE = {"rox": "rox", "rxe": "rdma_rxe"}
+# Peers that are another one with a setting: what their RDMA links are, and the setting's file and value.
+KIND = {"none": "rox"}
+SETTING = {"none": ("cc/algorithm", "none")}
 # Connections whose server and client have devices of different kinds.
 MIXED = {"mixed": ("rox", "rxe")}
 
@@ -29,7 +32,7 @@ def insert(side, peer, siw):
     if peer == "siw":
         commands = [["modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"], ["insmod", siw]]
     else:
-        commands = [["modprobe", MODULE[peer]]]
+        commands = [["modprobe", MODULE[KIND.get(peer, peer)]]]
     for command in commands:
         status, text = side.run(*command)
         if status and "File exists" not in text:
@@ -38,7 +41,7 @@ def insert(side, peer, siw):
 
 def add_link(side, peer, device, netdev):
     """Adds an RDMA link and waits until the address has become a GID."""
-    status, text = side.run("rdma", "link", "add", device, "type", peer, "netdev", netdev)
+    status, text = side.run("rdma", "link", "add", device, "type", KIND.get(peer, peer), "netdev", netdev)
     if status:
         raise Failed(f"no link {device}: {text}")
     if peer == "siw":
@@ -49,6 +52,11 @@ def add_link(side, peer, device, netdev):
     first = Local() if isinstance(side, Local) else side
     if first.run("sh", "-c", wanted)[0]:
         raise Failed(f"{device} has no GID for its IPv4 address")
+    if peer in SETTING:
+        name, value = SETTING[peer]
+        status, text = first.run("sh", "-c", f"echo {value} >/sys/class/infiniband/{device}/{name}")
+        if status:
+            raise Failed(f"{device}: {name} cannot be {value}: {text}")
 
 
 class End:
@@ -162,7 +170,7 @@ class OneAtATime:
                     end.side.run("rdma", "link", "delete", end.device)
                 end.device = None
             for end, kind in zip(self.ends, self.kinds()):
-                end.side.run("modprobe", "-r", MODULE.get(kind, "siw"))
+                end.side.run("modprobe", "-r", MODULE.get(KIND.get(kind, kind), "siw"))
         self.present = None
 
     def others_cpu(self):
