@@ -128,6 +128,17 @@ def lossy(f):
         for boot, setting, name in (("lossy", "first", "netem on veth"), ("far", "pair", "two VMs"))]
 
 
+def lossy_tcp(f):
+    """Packet by packet."""
+    def figure(name, peer):
+        return f.median("lossy", "first", f"goodput {name}", KIB64, peer)
+
+    yield "a bad path, packet by packet, RC 64 KiB write_bw, against TCP with packets as large", [
+        condition(name, figure(name, "rox"), figure(name, "tcp"), least, unit="MiB/s")
+        for name, least in (("1 ms", 0.6), ("1 ms, 1 % lost", 0.8), ("1 ms, 5 % lost", 2), ("1 ms, out of order", 0.8),
+                            ("1 ms, 10 % twice", 0.8), ("all together", 0.8))]
+
+
 def shared(f):
     def figure(test, peer="rox", part="median"):
         return f.median("shared", "shared", test, KIB64, peer, part=part)
@@ -190,7 +201,7 @@ def judge(rows):
     """The rows of the table: text, conditions, reached (None: not measured)."""
     f = Figures(rows)
     verdicts = []
-    for part in (one_device, namespaces, two_guests, on_taps, lossy, shared, cost, scale):
+    for part in (one_device, namespaces, two_guests, on_taps, lossy, lossy_tcp, shared, cost, scale):
         for text, conditions in part(f):
             verdicts.append(verdict(text, conditions))
     return verdicts

@@ -14,6 +14,8 @@ COUNTERS = ("tx_packets", "retransmitted_packets", "packet_seq_err", "local_ack_
             "rnr_nak_retry_err")
 FRAMES = ("rx_packets", "rx_bursts")
 FRAMES_MESSAGES = 200
+# TCP's packets are as large as those of rox: 4 KiB, and its timestamps.
+SEGMENT = 4096 + 12
 
 
 def tc(end, netdev, *arguments):
@@ -57,7 +59,8 @@ def measure_frames(ends, _peer, what, _pace):
 
 def goodput(ends, peer, what, seconds):
     if peer == "tcp":
-        return {"value": iperf(ends, ["-t", str(seconds)])["bits_per_second"] / 8 / MIB}
+        stream = iperf(ends, ["-t", str(seconds), "-M", str(SEGMENT)])
+        return {"value": stream["bits_per_second"] / 8 / MIB}
     before = counters(ends[1]) if peer == "rox" else {}
     tool = dict(what, test="write_bw", options=["-D", str(seconds), "-f", "1"])
     sample = {"value": perftest(ends, peer, tool, None)[3]}
