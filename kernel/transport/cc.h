@@ -134,6 +134,7 @@ struct rox_cc_dcqcn {
  * @srtt: smoothed round trip
  * @round_min: minimum round trip in this round; U32_MAX: none measured
  * @delay: queueing delay of the last round
+ * @delays: those of the two rounds before it, in units of 2^16 ns
  * @round_acked: bytes acknowledged in this round
  * @round_lost: bytes lost in this round
  * @w_max: CUBIC: window before the last reduction
@@ -164,16 +165,17 @@ struct rox_cc_adaptive {
 	u32 round_lost;
 	u32 w_max;
 	u32 w_est;
+	u16 delays[2];
 	u16 alpha;
 	u8 high;
 	u8 low;
 	u8 marked;
 	u8 even;
-	bool slow_start;
-	bool trusted;
-	bool shares;
-	bool limited;
-	bool cnp;
+	bool slow_start : 1;
+	bool trusted : 1;
+	bool shares : 1;
+	bool limited : 1;
+	bool cnp : 1;
 };
 
 /**

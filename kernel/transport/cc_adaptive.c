@@ -10,8 +10,9 @@
  *
  * The round trip has also the time in which the CPUs of the hosts do something else, which Swift
  * takes away by time stamps of adapters. No window makes that shorter, and a small one makes it
- * worse, as work is done for each burst. So for a small window, as hosts need it, the target is at
- * least ROX_HOST_NS.
+ * worse, as work is done for each burst. So the target is at least ROX_HOST_NS for a window that
+ * hosts need, and less for a larger one. And hosts come and go, but a queue stays: of three rounds
+ * the least delay counts.
  *
  * A sender that fills the buffer, as TCP cubic does, would push such a flow aside. So the rules of
  * CUBIC (RFC 9438) hold when the delay stays high, until the queue has been empty for a second.
@@ -44,8 +45,8 @@
 /* If the window becomes so many times as large without a queue, there was none before. */
 #define ROX_TRUST_PART		8U
 
-/* Up to this window hosts are more efficient, and may delay packets for so long. */
-#define ROX_HOST_WINDOW		(256U * 1024)
+/* Hosts may delay packets for so long, up to this window; with a larger one less, in proportion. */
+#define ROX_HOST_WINDOW		(512U * 1024)
 #define ROX_HOST_NS		(2 * (u32)NSEC_PER_MSEC)
 
 /* Maximum of the part of these delays that depends on the path's round trip. */
@@ -100,6 +101,9 @@
 #define ROX_ROUND_TRIP_MAX	(4 * (u64)NSEC_PER_SEC)
 #define ROX_ROUND_TRIP_MIN	1000U
 
+/* Delays of earlier rounds are kept in such units. */
+#define ROX_DELAY_SHIFT		16
+
 static u32 rox_adaptive_first(const struct rox_cc *cc)
 {
 	return max(ROX_FIRST_BYTES, ROX_FIRST_PKTS * cc->mtu);
@@ -109,8 +113,9 @@ static u32 rox_adaptive_first(const struct rox_cc *cc)
 static u32 rox_adaptive_fixed(const struct rox_cc_link *link, const struct rox_cc *cc)
 {
 	u32 ns = link->params.target_delay * (u32)NSEC_PER_USEC;
+	u32 hosts = div_u64((u64)ROX_HOST_NS * ROX_HOST_WINDOW, max(cc->window, ROX_HOST_WINDOW));
 
-	return cc->window > ROX_HOST_WINDOW ? ns : max(ns, ROX_HOST_NS);
+	return max(ns, hosts);
 }
 
 static u32 rox_adaptive_target(const struct rox_cc_link *link, const struct rox_cc *cc)
@@ -124,10 +129,18 @@ static u32 rox_adaptive_empty(const struct rox_cc_link *link, const struct rox_c
 	return min(cc->adaptive.base / 16, ROX_EMPTY_PART) + rox_adaptive_fixed(link, cc) / 4;
 }
 
+/* Return: the least delay of three rounds. */
+static u32 rox_adaptive_standing(const struct rox_cc_adaptive *a)
+{
+	u32 before = min(a->delays[0], a->delays[1]);
+
+	return min(a->delay, before << ROX_DELAY_SHIFT);
+}
+
 /* Longer than rox alone would let the queue become. */
 static bool rox_adaptive_long(const struct rox_cc_adaptive *a, u32 target)
 {
-	return a->delay > target + target / 2;
+	return rox_adaptive_standing(a) > target + target / 2;
 }
 
 static void rox_adaptive_set(struct rox_cc *cc, u64 window)
@@ -252,10 +265,10 @@ static void rox_adaptive_leave(struct rox_cc *cc, u64 now)
 }
 
 /* Too much delay: takes away half of the excess, which is our share of the queue. */
-static void rox_adaptive_too_long(struct rox_cc *cc, u32 excess)
+static void rox_adaptive_too_long(struct rox_cc *cc, u32 delay, u32 target)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
-	u64 less = div64_u64((u64)cc->window * excess, (u64)a->base + a->delay) / 2;
+	u64 less = div64_u64((u64)cc->window * (delay - target), (u64)a->base + delay) / 2;
 
 	if (!a->high)
 		a->w_max = cc->window;
@@ -292,7 +305,7 @@ static void rox_adaptive_lossy(struct rox_cc *cc, u32 lost)
 static void rox_adaptive_react(struct rox_cc *cc, u32 target, u64 now)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
-	u32 lost = rox_adaptive_lost(a);
+	u32 lost = rox_adaptive_lost(a), delay = rox_adaptive_standing(a);
 
 	if (lost && (!a->trusted || (a->high && rox_adaptive_long(a, target)))) {
 		rox_cubic_begin(cc, cc->window, now);
@@ -304,8 +317,8 @@ static void rox_adaptive_react(struct rox_cc *cc, u32 target, u64 now)
 		rox_adaptive_marked(cc);
 	else if (a->shares && a->limited)
 		rox_cubic_grow(cc, now);
-	else if (!a->shares && !a->marked && a->delay > target)
-		rox_adaptive_too_long(cc, a->delay - target);
+	else if (!a->shares && !a->marked && delay > target)
+		rox_adaptive_too_long(cc, delay, target);
 	if (!a->shares && !a->cnp && a->limited && !a->slow_start)
 		rox_adaptive_grow(cc);
 }
@@ -325,16 +338,16 @@ static void rox_adaptive_count(struct rox_cc_adaptive *a, u32 target, u32 empty,
 }
 
 /* How long bursts may be. */
-static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *cc, u32 empty)
+static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *cc, u32 target)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
-	u32 most = link->params.target_delay * (u32)NSEC_PER_USEC;
 
 	if (a->even)
 		a->even--;
 	if (a->cnp || a->round_lost)
 		rox_adaptive_even(cc, ROX_EVEN_LOST);
-	else if (a->shares || a->delay > empty || a->base > most)
+	else if (a->shares || rox_adaptive_standing(a) > target ||
+		 a->base > rox_adaptive_fixed(link, cc))
 		rox_adaptive_even(cc, ROX_EVEN_DELAYED);
 	else
 		rox_adaptive_set(cc, cc->window);
@@ -365,6 +378,8 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	struct rox_cc_adaptive *a = &cc->adaptive;
 	u32 target = rox_adaptive_target(link, cc), empty = rox_adaptive_empty(link, cc);
 
+	a->delays[1] = a->delays[0];
+	a->delays[0] = a->delay >> ROX_DELAY_SHIFT;
 	if (a->round_min != U32_MAX)
 		a->delay = a->round_min - a->base;
 	a->alpha -= a->alpha / ROX_ALPHA_WEIGHT;
@@ -379,7 +394,7 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	rox_adaptive_react(cc, target, now);
 	rox_adaptive_count(a, target, empty, now);
 	rox_adaptive_judge(cc, now);
-	rox_adaptive_bursts(link, cc, empty);
+	rox_adaptive_bursts(link, cc, target);
 	rox_adaptive_new_round(a, now);
 }
 

@@ -12,8 +12,9 @@
 /* Of messages of one packet each so many is timed. */
 #define ROX_TIME_EACH		4U
 
-/* So many acknowledged packets the algorithm need not know if the window is hardly used. */
-#define ROX_UNTOLD_PKTS		8U
+/* ACKs are told together up to so many packets, and up to this part of a window that is used. */
+#define ROX_UNTOLD_PKTS		16U
+#define ROX_UNTOLD_PART		8U
 
 /* A window needs so many ACKs, so that it does not stand still until all of it is acknowledged. */
 #define ROX_ASK_PART		4U
@@ -102,10 +103,15 @@ static void rox_cc_tell(struct rox_qp *qp, const struct rox_cc_ack *ack, u64 now
 			     ack->round_trip);
 }
 
-/*
- * ACKs of messages of one packet that hardly use the window are told together, as the clock is read
- * for each call.
- */
+/* So many acknowledged packets the algorithm need not know yet. */
+static u32 rox_cc_untold_max(const struct rox_congestion *cc, u32 in_flight)
+{
+	if (2 * in_flight < cc->window)
+		return ROX_UNTOLD_PKTS;
+	return min(cc->window / ROX_UNTOLD_PART, ROX_UNTOLD_PKTS);
+}
+
+/* ACKs are told together, as the clock is read for each call. */
 void rox_cc_feed(struct rox_qp *qp, u32 pkts)
 {
 	u32 una = rox_psn_add(qp->send.una, pkts);
@@ -116,7 +122,7 @@ void rox_cc_feed(struct rox_qp *qp, u32 pkts)
 	u64 now;
 
 	cc->untold += pkts;
-	if (!timed && cc->untold < ROX_UNTOLD_PKTS && 2 * in_flight < cc->window)
+	if (!timed && cc->untold < rox_cc_untold_max(cc, in_flight))
 		return;
 	now = ktime_get_ns();
 	ack.bytes = min(cc->untold, ROX_CC_WINDOW_MAX / qp->mtu) * qp->mtu;

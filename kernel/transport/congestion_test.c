@@ -190,9 +190,16 @@ static void small_messages_are_told_together(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, timed, 10);
 	KUNIT_EXPECT_EQ(test, told, 10);
-	/* A window that is used is told at once. */
+	/* Of a window that is used each eighth is told. */
+	cc->untold = 0;
+	cc->window = 64;
 	qp->send.max_psn = rox_psn_add(qp->send.una, cc->window);
 	qp->send.psn = qp->send.max_psn;
+	rox_cc_acked(qp, 7);
+	KUNIT_EXPECT_EQ(test, cc->untold, 7);
+	rox_cc_acked(qp, 1);
+	KUNIT_EXPECT_EQ(test, cc->untold, 0);
+	cc->window = 4;
 	rox_cc_acked(qp, 1);
 	KUNIT_EXPECT_EQ(test, cc->untold, 0);
 	destroy(qp);

@@ -306,6 +306,30 @@ TEST(Adaptive, LossesCountInRoundsWithoutARoundTrip)
     EXPECT_GE(cc.window, 1024U);
 }
 
+// A host that is busy for a moment delays a round or two. A queue stays.
+TEST(Adaptive, OnlyADelayThatStaysShrinksTheWindow)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    rox_cc cc;
+    u64 now = kSec;
+    const auto rounds = [&](int count, u64 round_trip) {
+        while (count--) {
+            const rox_cc_ack ack = {cc.window, cc.window, round_trip};
+            link.ops->acked(&link, &cc, &ack, now += 20 * kMsec);
+        }
+        return cc.window;
+    };
+    rox_cc_init(&link, &cc, 1024, now);
+    rounds(3, 100 * kUsec);
+    rounds(1, 3 * kMsec); // slow start ends
+    u32 before = rounds(3, 100 * kUsec);
+    for (int delayed : {1, 2}) {
+        EXPECT_GE(rounds(delayed, 10 * kMsec), before) << delayed;
+        before = rounds(3, 100 * kUsec);
+    }
+    EXPECT_LT(rounds(3, 10 * kMsec), before);
+}
+
 // ---- bursts ----
 
 u32 window_of_burst(const rox_cc &cc)
