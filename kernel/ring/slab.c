@@ -14,7 +14,7 @@
 
 /*
  * The class of places that hold @size bytes, which are at most ROX_SLAB_MOST_PLACE. At most an
- * eighth of a place is not needed. Other processors' rings are never on the same cache line.
+ * eighth of a place stays unused. A place has whole cache lines, so two objects share none.
  */
 static u32 rox_slab_class_of(size_t size, u32 *place)
 {
@@ -25,7 +25,7 @@ static u32 rox_slab_class_of(size_t size, u32 *place)
 		*place = n * ROX_CACHE_LINE;
 		return n - 1;
 	}
-	/* Of 2^order < size <= 2^(order + 1). */
+	/* 2^order < size <= 2^(order + 1) */
 	order = ilog2(size - 1);
 	step = BIT(order) / 8;
 	n = DIV_ROUND_UP(size - BIT(order), step);
@@ -91,8 +91,8 @@ err_slab:
 }
 
 /*
- * As much as the class has: a process with few objects pays for few, and one with many needs few
- * mappings. Near the limit of its cgroup it gets what one object needs.
+ * Adds a slab as large as all slabs of the class together: a process with few objects pays for few,
+ * and one with many needs few mappings. Near the limit of its cgroup it gets what one object needs.
  */
 static struct rox_slab *rox_slab_grow(struct rox_slabs *slabs, u32 class, u32 place)
 {
@@ -111,7 +111,7 @@ static struct rox_slab *rox_slab_grow(struct rox_slabs *slabs, u32 class, u32 pl
 	return slab;
 }
 
-/* A slab of the class with a free place. NULL: there is no memory. */
+/* Return: a slab of the class with a free place; NULL without memory. */
 static struct rox_slab *rox_slab_with_room(struct rox_slabs *slabs, u32 class, u32 place)
 {
 	struct hlist_head *open = &slabs->classes[class].open;
@@ -159,12 +159,12 @@ int rox_slab_alloc(struct rox_slabs *slabs, size_t size, struct rox_ring_mem *me
 	mem->size = place;
 	mem->slab = slab;
 	mem->entry = NULL;
-	/* Also what nobody has had yet: the process may have written there. */
+	/* Also a place that is used for the first time: the process may have written there. */
 	memset(mem->base, 0, place);
 	return 0;
 }
 
-/* Gives the place back. Return: a slab that is not needed any more, or NULL. */
+/* Gives the place back. Return: a slab to be freed, or NULL. */
 static struct rox_slab *rox_slab_release(struct rox_slab *slab, u32 n)
 {
 	struct rox_slabs *slabs = slab->slabs;

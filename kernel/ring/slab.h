@@ -2,8 +2,9 @@
 /*
  * Slabs: ring memory that the objects of one process share, so that it needs few mappings.
  *
- * A slab is divided into places of one size. Sizes are classes, eight for each power of two. Slabs
- * of a class grow with what the class has, from the pages that one place needs to ROX_SLAB_MOST.
+ * A slab is divided into places of one size. There are eight sizes, called classes, for each power
+ * of two. Each new slab of a class is as large as those before it together: at least the pages that
+ * one place needs, at most ROX_SLAB_MOST.
  */
 #ifndef ROX_RING_SLAB_H
 #define ROX_RING_SLAB_H
@@ -22,11 +23,11 @@ struct rox_slabs;
 
 /**
  * struct rox_slab - memory of several objects' rings
- * @mem: the whole
+ * @mem: all of its memory
  * @map: what the process has to map
  * @number: unique in @slabs, and never used again; not 0
- * @slabs: where it belongs
- * @open: in the list of its class, while it has free places and places that are taken
+ * @slabs: the context that it belongs to
+ * @open: in the list of its class, while some of its places are taken and others are free
  * @class: size of the places
  * @places: number of places
  * @used: places that are taken
@@ -47,7 +48,7 @@ struct rox_slab {
 /**
  * struct rox_slab_ops - how the process finds a slab; process context
  * @offer: lets the process map @mem, and fills in @map. Return: 0 or -ENOMEM
- * @withdraw: ends that. When it returns, nobody begins to map the memory
+ * @withdraw: ends that: after it returns, the process cannot map the memory
  */
 struct rox_slab_ops {
 	int (*offer)(struct rox_slab *slab);
@@ -66,8 +67,8 @@ struct rox_slab_class {
 
 /**
  * struct rox_slabs - the slabs of a process' context
- * @lock: protects all of it, and @open, @used and @taken of its slabs
- * @ops: see there
+ * @lock: protects this structure, and @open, @used and @taken of its slabs
+ * @ops: how the process finds a slab
  * @last: number of the newest slab
  * @spare: NULL, or an empty slab, which is in no list
  * @classes: by size
