@@ -5,8 +5,8 @@
  * depends on the kernel.
  *
  * This header is for all folders. compat/net.h is for net/, compat/dmabuf.h for mem/dmabuf.c,
- * compat/crc32.h for wire/crc32.c, compat/opcodes.h for the opcodes, compat/ops.h for the tables of
- * ib_device_ops in verbs/.
+ * compat/crc32.h for wire/crc32.c, compat/opcodes.h for the opcodes, compat/gids.h for link.c, and
+ * compat/ops.h for the tables of ib_device_ops in verbs/.
  */
 #ifndef ROX_COMPAT_H
 #define ROX_COMPAT_H
@@ -52,7 +52,7 @@ static inline struct ib_umem *ib_umem_get_va(struct ib_device *device, unsigned 
 }
 #endif
 
-/* For a table of ib_device_ops. In kernels without the op only our notifier reports events. */
+/* For a table of ib_device_ops. See rox_report_port_event(). */
 #ifdef ROX_HAVE_REPORT_PORT_EVENT
 #define ROX_OPS_REPORT_PORT_EVENT .report_port_event = rox_report_port_event,
 #else
@@ -79,7 +79,7 @@ static inline void rox_ucontext_refused(struct ib_ucontext *uc)
 	uc->res.task = NULL;
 }
 
-/* Is one of the tasks in another cgroup, or has it other CPUs or another nice value? */
+/* Do the tasks differ in their cgroups, CPUs or nice values? */
 static inline bool rox_task_moved(struct task_struct *a, struct task_struct *b)
 {
 #ifdef CONFIG_CGROUPS

@@ -8,8 +8,8 @@
 
 #ifndef ROX_HAVE_DEL_NETDEV_GIDS
 /*
- * The core has no such function. When it hears of a new MAC it removes the netdev's GIDs from all
- * devices, and offers them again to all.
+ * Old cores have no such function. But when the core hears of a new MAC, it removes the netdev's
+ * GIDs from all devices, and offers them again to all.
  */
 static inline void roce_del_all_netdev_gids(struct ib_device *ibdev, u32 port,
 					    struct net_device *ndev)

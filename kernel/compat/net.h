@@ -60,7 +60,7 @@ static inline void rox_flowi4_set_dsfield(struct flowi4 *fl4, u8 dsfield)
 #endif
 }
 
-/* This host gets the multicast packets that a socket sends. */
+/* Makes this host receive the multicast packets that the socket sends, too. */
 static inline void rox_sock_set_mc_loop(struct sock *sk)
 {
 #ifdef ROX_HAVE_INET_FLAGS
@@ -71,7 +71,7 @@ static inline void rox_sock_set_mc_loop(struct sock *sk)
 #endif
 }
 
-/* The same for its IPv6 options. */
+/* The same for the socket's IPv6 options. */
 static inline void rox_pinfo_set_mc_loop(struct ipv6_pinfo *options)
 {
 #ifndef ROX_HAVE_INET_FLAGS
@@ -80,9 +80,9 @@ static inline void rox_pinfo_set_mc_loop(struct ipv6_pinfo *options)
 }
 
 /*
- * rox_sock_next() takes the oldest frame from a UDP socket, and gives the memory back that UDP has
- * charged for it. The caller holds the lock, by which frames taken on several CPUs keep their
- * order. BHs are disabled.
+ * rox_sock_next() takes the oldest frame from a UDP socket, and uncharges the memory that UDP has
+ * charged for it. The caller holds the lock, so that frames that are taken on several CPUs keep
+ * their order. Bottom halves are disabled.
  */
 #ifdef ROX_HAVE_UDP_SKB_DESTRUCTOR
 static inline void rox_sock_lock(struct sock *sk)
@@ -111,7 +111,7 @@ static inline struct sk_buff *rox_sock_next(struct sock *sk)
 	return skb;
 }
 #else
-/* What gives the memory back is not exported. UDP's own function takes the lock of its queue. */
+/* What uncharges the memory is not exported. UDP's own function takes the lock of its queue. */
 static inline void rox_sock_lock(struct sock *sk)
 {
 	write_lock(&sk->sk_callback_lock);
@@ -127,7 +127,7 @@ static inline struct sk_buff *rox_sock_next(struct sock *sk)
 	struct sk_buff *skb;
 	int off = 0, err;
 
-	/* An error of the socket, which is reported first, does not stand for an empty queue. */
+	/* An error of the socket is reported first. It does not mean that the queue is empty. */
 	do {
 		skb = __skb_recv_udp(sk, MSG_DONTWAIT, &off, &err);
 	} while (!skb && err != -EAGAIN);

@@ -4,7 +4,8 @@
  *
  * Before Linux 6.14 crc32_le() uses tables, and accelerated code is available only as "crc32" of
  * the crypto API. From 6.14 on crc32_le() is accelerated, and "crc32" of the crypto API, where it
- * exists, only calls it. The kernel says so, or else the name of the crypto driver does.
+ * exists, only calls it. Which of the two it is, the kernel tells by crc32_optimizations(), or else
+ * by the name of the crypto driver.
  */
 #include <linux/err.h>
 #include <linux/module.h>
@@ -17,7 +18,7 @@
 /* For fewer bytes the accelerated code is not faster, or uses the table itself. */
 #define ACCEL_MIN_LEN	256
 
-/* Small kernels have no hashes. */
+/* A small kernel may be without the crypto API. */
 #define ROX_HAS_SHASH	IS_REACHABLE(CONFIG_CRYPTO_HASH)
 
 static struct crypto_shash *rox_crc32_tfm;

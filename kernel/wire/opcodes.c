@@ -17,8 +17,9 @@
  *
  * - wire/wire.h: enum rox_op_kind, if it does something new; compat/opcodes.h, if a kernel lacks it
  * - wire/headers.c: an extended header that no other opcode has
- * - transport/wqe.c: its work request; transport/requester.c sends it, and transport/completer.c
- *   takes the response
+ * - transport/wqe.c: its work request; transport/internal.h: what kind of WQE that is
+ *   (rox_wqe_is_answered() ...); transport/requester.c sends it, and transport/completer.c takes
+ *   the response
  * - transport/responder.c: rox_execute(); transport/resp_exec.c or resp_read.c executes it, and
  *   rox_exec_duplicate() answers duplicates
  * - net/loopback.c: rox_only_opcode(), if its messages have several packets
@@ -62,7 +63,7 @@ enum {
 	ROW(_kind, ROX_OP_REQUEST | ONLY, _ext, _len)
 #define BARE_RESP(_kind, _ext, _len)			\
 	ROW(_kind, ONLY, _ext, _len)
-/* If it arrives in order, it gets a NAK for an invalid request (IBTA 9.9.3). */
+/* A packet that arrives in order gets a NAK for an invalid request (IBTA 9.9.3). */
 #define RESERVED_REQ(_ext, _len)				\
 	REQ(ROX_KIND_NONE, ONLY, _ext, _len)
 #define READ_RESP(_flags, _ext, _len)			\

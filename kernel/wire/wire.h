@@ -84,7 +84,7 @@ struct rox_opcode_info {
  */
 extern const struct rox_opcode_info rox_opcodes[256];
 
-/* Congestion notification. The kernel defines its service, but not this opcode. */
+/* Congestion notification packet. The kernel's headers define its service, but not this opcode. */
 #define ROX_OPCODE_CNP		0x81
 
 /*
@@ -222,7 +222,7 @@ static inline void rox_bth_set_psn(u8 *bth, u32 psn)
 /* The bits of the first eight bytes of a BTH that rox_bth_alike() compares. */
 #define ROX_BTH_ALIKE	0xe00fffff00ffffffULL
 
-/* The first eight bytes of a BTH, for rox_bth_alike(). */
+/* Return: the first eight bytes of a BTH, for rox_bth_alike() and rox_bth_equal(). */
 static inline __be64 rox_bth_key(const u8 *bth)
 {
 	__be64 key;
