@@ -2,10 +2,11 @@
 /*
  * Lifetime of a device, from `rdma link add` to dealloc_driver().
  *
- * A device is in rox_devs while it exists. `rdma link delete`, the end of the netdev and module
- * exit unregister it. The core then disassociates all programs, waits for verbs that are under
- * way, and calls rox_dealloc_driver(). A verb may wait for memory without limit. So a device
- * drops its netdev at once when that goes away, and has none until its own end.
+ * A device is in rox_devs while it exists. It is unregistered by `rdma link delete`, when its
+ * netdev goes away, and when the module is unloaded. The core then disassociates all programs,
+ * waits for verbs that are under way, and calls rox_dealloc_driver(). A verb may wait for memory
+ * without limit. So when the netdev goes away, the device drops it at once, and lives on without a
+ * netdev.
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
@@ -316,7 +317,7 @@ static int rox_add_gid(const struct ib_gid_attr *attr, void **context)
 	return 0;
 }
 
-/* The core has stopped to use it, before it lets go of the netdev. */
+/* The core has stopped using the GID, and still has its reference on the netdev. */
 static int rox_del_gid(const struct ib_gid_attr *attr, void **context)
 {
 	rox_net_del_addr(&to_rox_dev(attr->device)->net, *context);
@@ -337,7 +338,7 @@ static const struct ib_device_ops rox_link_dev_ops = {
 /* ---- addition ---- */
 
 /*
- * The netdev has got a device of its own: other devices, below it, give its addresses up, see
+ * The netdev has got a device of its own: devices on netdevs below it give up its addresses, see
  * rox_gid_suits(). With the RTNL.
  */
 static void rox_link_claim_gids(struct net_device *ndev)
@@ -406,8 +407,8 @@ static void rox_ibdev_init(struct rox_dev *dev, const struct net_device *ndev)
 	ib_set_device_ops(ibdev, &rox_link_dev_ops);
 	ibdev->driver_def = rox_uverbs_objects;
 	/*
-	 * The core takes the first two places for its group and for device_group, and the next
-	 * free one for counters of the device, which are none: rox has those of the port.
+	 * The core takes the first two places for its own group and for device_group, and the next
+	 * free one for counters of the device. rox has counters of the port only.
 	 */
 	ibdev->groups[2] = &rox_cc_group;
 	dev->spin_us = -1;
@@ -421,8 +422,8 @@ static void rox_ibdev_init(struct rox_dev *dev, const struct net_device *ndev)
 }
 
 /*
- * Sets up what rox_dev_free() frees. After an error nobody calls rox_dev_free(): its caller, the
- * op dealloc_driver, is set only at the end.
+ * Sets up what rox_dev_free() frees. After an error it frees everything itself: rox_dev_free() is
+ * called by the op dealloc_driver, which is set only at the end.
  */
 static int rox_dev_init(struct rox_dev *dev, struct net_device *ndev,
 			struct netlink_ext_ack *extack)

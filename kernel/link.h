@@ -23,11 +23,11 @@ void rox_link_exit(void);
 struct rox_dev *rox_link_find(const struct net_device *ndev);
 /* Calls @fn for every device. It may sleep, but must not take a lock of link.c. Process context. */
 void rox_link_for_each(void (*fn)(struct rox_dev *dev));
-/* Calls @fn for every device on @ndev, as rox_link_for_each(). */
+/* The same for every device on @ndev. */
 void rox_link_each(const struct net_device *ndev, void (*fn)(struct rox_dev *dev));
 /*
- * Gets references on all devices, on their struct device. Process context. Return: an array that
- * ends with NULL, for kfree(); NULL without memory.
+ * Takes references on the struct device of all devices. Process context. Return: an array that ends
+ * with NULL, for kfree(); NULL without memory.
  */
 struct rox_dev **rox_links_get(void);
 /*

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A device follows its netdev. Carrier and admin state become the port state, the MTU gives the
- * active MTU. When the netdev is unregistered, the device is removed. When it moves to another
- * namespace, too, unless namespaces do not share RDMA devices (`rdma system set netns exclusive`):
- * then the device follows it, as containers get first the one and then the other.
+ * active MTU. The device is removed when the netdev is unregistered, and also when the netdev moves
+ * to another namespace while namespaces share RDMA devices. If they do not (`rdma system set netns
+ * exclusive`), the device follows the netdev, because a container gets one after the other.
  */
 #include <linux/ethtool.h>
 #include <linux/if_arp.h>
@@ -16,8 +16,8 @@
 #include "verbs/verbs.h"
 
 /*
- * For congestion control: the rate of a line. A netdev without hardware, as veth, reports a speed
- * that means nothing.
+ * Return: the rate of the line in bytes a second, for congestion control. A netdev without
+ * hardware, such as veth, reports a speed that means nothing.
  */
 static u64 rox_line_rate(struct net_device *ndev)
 {
@@ -77,7 +77,7 @@ void rox_report_port_event(struct ib_device *ibdev, struct net_device *ndev,
 	 */
 }
 
-/* Can the event end multicast memberships, or allow to join again? */
+/* Can the event end multicast memberships, or make new ones possible? */
 static bool rox_concerns_mcast(unsigned long event)
 {
 	switch (event) {
@@ -95,7 +95,7 @@ static bool rox_concerns_mcast(unsigned long event)
 /* Is the netdev leaving its namespace, and does @dev follow it? */
 static bool rox_follows(struct rox_dev *dev, const struct net_device *ndev)
 {
-	/* NULL is no namespace: this asks whether all share the device. */
+	/* With NULL in place of a namespace: do all namespaces share the device? */
 	return ndev->reg_state == NETREG_REGISTERED && !rdma_dev_access_netns(&dev->ibdev, NULL);
 }
 
