@@ -14,11 +14,12 @@
 /* Offset of the attribute in the data of a performance management MAD. */
 #define ROX_PMA_DATA	40
 
-/* Maximum time for an answer: 4.096 us * 2^18, about a second. */
+/* RespTimeValue: the time in which the agent answers: 4.096 us * 2^18, about a second. */
 #define ROX_PMA_RESP_TIME	18
 
 #define ROX_ALL_PORTS	0xff
 
+/* Return: @a - @b, or 0 if that is negative: counters are read one after the other. */
 static u64 rox_less(u64 a, u64 b)
 {
 	return a > b ? a - b : 0;

@@ -39,10 +39,10 @@ enum rox_counter {
 	ROX_CNT_RX_BURSTS,
 	ROX_CNT_TX_DROP,		/* packets lost on this host before the wire */
 	ROX_CNT_TX_REFUSED,		/* packets refused by a queue here, and sent again */
-	ROX_CNT_TX_SINGLY,		/* times that packets were sent alone from then on */
+	ROX_CNT_TX_SINGLY,		/* paths that gave up frames of several packets */
 	ROX_CNT_RX_MALFORMED,		/* length, opcode, version or pad */
 	ROX_CNT_RX_ICRC,		/* rx_icrc_encapsulated */
-	ROX_CNT_RX_ICRC_KNOWN,		/* still where a sender on this machine wrote them */
+	ROX_CNT_RX_ICRC_KNOWN,		/* in the pages of a sender on this machine: no check */
 	ROX_CNT_RX_NO_QP,		/* unknown QP, wrong state or service, wrong peer */
 	ROX_CNT_RX_PKEY,
 	ROX_CNT_RX_QKEY,
