@@ -81,15 +81,15 @@ int rox_iter_check(struct rox_iter *it)
 }
 
 /*
- * The rest of the SGE is in one block, as short messages usually are: @len bytes at @addr. The SGE
- * is in the MR. Return: false if it is not so.
+ * Tries to find the rest of the SGE, @len bytes at @addr, in one block, where short messages
+ * usually are. The SGE is in the MR. Return: false if it is not in one block.
  */
 static bool rox_iter_find_whole(struct rox_iter *it, u64 addr, size_t len)
 {
 	const struct rox_mr *mr = it->mr;
 	u64 off = addr - mr->iova + mr->offset, in_block = off & (((u64)1 << mr->page_shift) - 1);
 
-	/* A region of other kinds has no blocks. */
+	/* Other types of region have no blocks. */
 	if (in_block + len > (u64)1 << mr->page_shift || off >> mr->page_shift >= mr->nblocks)
 		return false;
 	it->at = (void *)(mr->blocks[off >> mr->page_shift] + in_block);
@@ -97,7 +97,7 @@ static bool rox_iter_find_whole(struct rox_iter *it, u64 addr, size_t len)
 	return true;
 }
 
-/* The bytes at the position, which are not on demand. Return: how many are contiguous. */
+/* Finds the bytes at the position, which are not on demand. Return: how many are contiguous. */
 static size_t rox_iter_find(struct rox_iter *it, const struct rox_sge *sge)
 {
 	size_t len = min_t(size_t, ROX_ITER_BYTES, sge->length - it->off);
@@ -123,7 +123,7 @@ int rox_iter_begin(struct rox_iter *it)
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 	it->mr = mr;
-	/* The bytes are used soon. */
+	/* Find the bytes now: they are used soon. */
 	rox_iter_find(it, it->sge);
 	return mr->type == ROX_MR_ODP;
 }
@@ -181,7 +181,7 @@ static noinline ssize_t rox_iter_on_demand(struct rox_iter *it, size_t max, void
 	return max;
 }
 
-/* The same for the block it->next, which follows the last piece. @rest: bytes left of the SGE */
+/* Finds the bytes of it->next, the block after the last piece. @rest: bytes left of the SGE */
 static void rox_iter_go_on(struct rox_iter *it, u32 rest)
 {
 	const unsigned long *block = it->next, *last = it->mr->blocks + it->mr->nblocks - 1;
@@ -201,7 +201,7 @@ static int rox_iter_enter(struct rox_iter *it)
 {
 	struct rox_mr *mr;
 
-	/* The caller used the last piece until this call, so its MR is left here, not before. */
+	/* The caller used the last piece until this call, so drop its MR here, not before. */
 	while (it->cur < it->num_sge && it->off == it->sge[it->cur].length) {
 		rox_iter_end(it);
 		it->cur++;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Leases. A send side that uses the same region and the same peer in each run looks them up once,
- * and CPUs do not count references in one cache line for each message.
+ * Leases. A send side that uses the same region and the same peer in each run looks them up once.
+ * So CPUs do not write the object's reference count, one cache line for all of them, for each
+ * message.
  */
 #include "lease.h"
 

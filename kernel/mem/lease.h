@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Leases: references on an object that last from one run of a send side to the next, and that the
- * object gets back when it is to go.
+ * Leases: references on an object that last from one run of a send side to the next. When the
+ * object is destroyed, it asks for them back.
  */
 #ifndef ROX_LEASE_H
 #define ROX_LEASE_H
@@ -14,7 +14,7 @@
  * struct rox_leases - the leases on an object
  * @lock: protects the list and the nodes; taken with bottom halves disabled
  * @list: struct rox_lease
- * @recalled: the object is to go: no lease is taken any more, and none stands
+ * @recalled: the object is being destroyed: no lease is taken any more, and none is valid
  */
 struct rox_leases {
 	spinlock_t lock;	/* see above */
@@ -24,10 +24,10 @@ struct rox_leases {
 
 /**
  * struct rox_leaseholder - who takes leases
- * @get: takes a reference on the holder; false if it ends its leases anyway, because it goes. Any
+ * @get: takes a reference on the holder; false if the holder is being destroyed, which ends its
+ *	leases anyway. Any context
+ * @recall: puts that reference, and makes sure that the holder soon checks its leases. Process
  *	context
- * @recall: puts that reference, and makes sure that the holder looks soon whether its leases stand.
- *	Process context
  */
 struct rox_leaseholder {
 	bool (*get)(struct rox_leaseholder *holder);
@@ -62,9 +62,9 @@ static inline bool rox_lease_stands(const struct rox_leases *leases, const struc
 }
 
 /*
- * A run ends without a lease that stands. Return: true if it has used the same object as the run
- * before: time to take a lease. So programs that use another object for each message do not pay
- * for leases.
+ * Called when a run ends without a valid lease. Return: true if it has used the same object as the
+ * run before: time to take a lease. So programs that use another object for each message do not
+ * pay for leases.
  */
 static inline bool rox_lease_due(const struct rox_leases *leases, struct rox_lease *lease)
 {
@@ -76,14 +76,14 @@ static inline bool rox_lease_due(const struct rox_leases *leases, struct rox_lea
 
 /*
  * Makes the caller's reference on the object a lease. Any context but hard interrupts. Return:
- * false if the object is to go.
+ * false if the object is being destroyed.
  */
 bool rox_lease_take(struct rox_leases *leases, struct rox_lease *lease);
 /* Ends the lease, if it was taken. The caller then puts the reference. Context: the same. */
 void rox_lease_end(struct rox_leases *leases, struct rox_lease *lease);
 /*
- * The object is to go: asks each holder once. The caller then waits until all references are put.
- * Process context.
+ * The object is being destroyed: asks each holder once to end its lease. The caller then waits
+ * until all references are put. Process context.
  */
 void rox_leases_recall(struct rox_leases *leases);
 

@@ -161,12 +161,12 @@ struct rox_mr {
 	struct completion gone;
 };
 
-/* CPUs whose runs use one region do not take the fields that all of them read from each other. */
+/* Each CPU writes the reference count: it shares no cache line with the fields they all read. */
 static_assert(!IS_ENABLED(CONFIG_SMP) ||
 	      (offsetof(struct rox_mr, ref) % SMP_CACHE_BYTES == 0 &&
 	       offsetof(struct rox_mr, node) / SMP_CACHE_BYTES <
 	       offsetof(struct rox_mr, ref) / SMP_CACHE_BYTES));
-/* A look-up in the table and a check need one line of it. */
+/* A look-up in the table and a check need one cache line of the MR. */
 static_assert(!IS_ENABLED(CONFIG_SMP) || SMP_CACHE_BYTES < 64 ||
 	      offsetofend(struct rox_mr, blocks) - offsetof(struct rox_mr, node) <= 64);
 
@@ -414,7 +414,7 @@ static inline void rox_copy(void *dst, const void *src, size_t len)
 	if (rest)
 		memcpy(dst, src, rest);
 	memcpy(&last, src + rest, sizeof(last));
-	/* Who reads the last word with acquire reads the others. */
+	/* A program that reads the last word with acquire semantics also sees the others. */
 	smp_wmb();
 	WRITE_ONCE(*(u64 *)(dst + rest), last);
 }

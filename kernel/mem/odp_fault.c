@@ -17,7 +17,7 @@
 /* How often a job faults in pages that the kernel takes away again before it gives up. */
 #define ROX_ODP_FETCHES		16
 
-/* A job that needs only the first page tries so long to get others with it. */
+/* How long a job that needs only the first page tries to get the others, too. */
 #define ROX_ODP_HASTE_MS	20
 
 /*
