@@ -16,7 +16,7 @@ static struct hlist_head *rox_addr_list(struct rox_net *net, const struct in6_ad
 	return &net->addrs[hash_32(ipv6_addr_hash(addr), ROX_ADDR_BITS)];
 }
 
-/* Return: the namespace of the netdev, with a reference; NULL if it ends. */
+/* Return: the namespace of the netdev, with a reference; NULL if it is ending. */
 static struct net *rox_net_of(const struct net_device *ndev)
 {
 	struct net *net;
@@ -78,7 +78,7 @@ error:
  * @net: the device
  * @entry: from rox_net_add_addr()
  *
- * Process context, sleeps. Who has begun before may still find it.
+ * Process context, sleeps. A look-up that has begun before may still find it.
  */
 void rox_net_del_addr(struct rox_net *net, struct rox_addr *entry)
 {

@@ -19,7 +19,7 @@ bool rox_net_loops_back(const struct rox_net *net)
 	return own < 0 ? READ_ONCE(loopback) : own;
 }
 
-/* Under RCU. A path in a namespace that is gone must not be looked at. */
+/* Under RCU. No address is looked up in a namespace that is gone: @dead comes first. */
 static bool rox_path_inside(struct rox_path *path)
 {
 	return path->valid && !READ_ONCE(path->ns->dead) && rox_net_loops_back(path->net) &&

@@ -63,8 +63,8 @@ static bool rox_on_netdev(const struct rox_net *net, int ifindex)
 }
 
 /*
- * How well a device suits a frame: 3: it came by the device's own netdev, 2: by another one with
- * the address, 1: the address is the device's. 0: it is not.
+ * How well does a device suit a frame? 3: it came by the device's own netdev; 2: by another netdev
+ * that has the address; 1: only the address is the device's; 0: not even that.
  */
 static int rox_net_rank(const struct rox_rx_frame *f, struct rox_net *net)
 {
@@ -193,13 +193,13 @@ static bool rox_same_run(const struct rox_run *a, const struct rox_run *b)
 	       a->pkey == b->pkey && a->dqpn == b->dqpn;
 }
 
-/* The flags that a run shares, of the opcode of the BTH that begins with @key. */
+/* Return: the opcode flags that all packets of a run share. @key: the first bytes of a BTH */
 static u8 rox_run_flags(__be64 key)
 {
 	return rox_opcodes[be64_to_cpu(key) >> 56].flags & (ROX_OP_VALID | ROX_OP_REQUEST);
 }
 
-/* Is the packet with the BTH at @p, or NULL, of the good run that began with the BTH @key? */
+/* Does the packet continue the good run whose first BTH has @key? @p: its BTH, or NULL */
 static bool rox_run_goes_on(const u8 *p, __be64 key)
 {
 	__be64 mine;

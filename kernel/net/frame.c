@@ -152,7 +152,7 @@ static void *rox_add_frag(struct rox_frame *frame, struct page_frag *pages, u32 
 
 /*
  * Do the next @len bytes follow the last fragment, in the same piece? The frame has a reference on
- * that, so it is still a piece that is not free to be filled from its beginning.
+ * the piece, so the pool has not begun to fill it from its beginning.
  */
 static bool rox_frag_goes_on(const struct rox_frame *frame, u32 len)
 {
@@ -163,10 +163,10 @@ static bool rox_frag_goes_on(const struct rox_frame *frame, u32 len)
 }
 
 /*
- * Finds a piece with room. A full piece that frames still hold stays in the pool, as a new one must
- * be allocated, cleared (init_on_alloc) and freed, which costs as much as filling it. Only if the
- * next one is held as well, that one is replaced. A piece that is smaller for lack of memory does
- * not stay, as an sk_buff has room for few fragments.
+ * Finds a piece with room. A full piece that frames still hold stays in the pool: a new one must be
+ * allocated, cleared (init_on_alloc) and freed, which costs as much as filling it. Only if the next
+ * one is held as well, a new piece replaces that one. A piece that is smaller for lack of memory
+ * does not stay, as an sk_buff has room for few fragments.
  */
 static struct page_frag *rox_pool_refill(void)
 {

@@ -37,7 +37,10 @@ static u32 rox_gro_ip_len(const struct sock *sk)
 	return sk->sk_family == AF_INET6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-/* IPv4 has refused options. An IPv6 extension header is where we look for the IPv6 header. */
+/*
+ * Are there no headers between IP and UDP? The GRO of IPv4 has refused options. With an IPv6
+ * extension header, what we take for the IPv6 header is not one.
+ */
 static bool rox_gro_ip_ok(const struct sock *sk, const struct rox_gro_pkt *pkt, u32 len)
 {
 	const struct ipv6hdr *ip6 = pkt->ip;
@@ -67,7 +70,7 @@ static bool rox_gro_parse(const struct sock *sk, struct sk_buff *skb, struct rox
 	       rox_opcodes[pkt->bth.opcode].flags & ROX_OP_VALID && rox_gro_ip_ok(sk, pkt, len);
 }
 
-/* The same for the first packet of a frame, whose network headers are linear. */
+/* Parses the first packet of a frame, whose network headers are linear. */
 static bool rox_gro_parse_first(const struct sock *sk, const struct sk_buff *p, u32 off,
 				struct rox_gro_pkt *pkt)
 {
@@ -83,8 +86,9 @@ static bool rox_gro_parse_first(const struct sock *sk, const struct sk_buff *p, 
 }
 
 /*
- * The IDs of a frame follow each other, or all are equal: the ICRC covers them. The second packet
- * decides which. @p has a flag for it, which gro_complete() overwrites: the receiver finds out.
+ * The ICRC covers the ID, so the IDs of a frame must follow each other, or all be equal. The second
+ * packet decides which. The flag of @p for it does not last, as gro_complete() overwrites it: the
+ * receiver finds out itself.
  */
 static bool rox_gro_id_fits(struct sk_buff *p, u16 more)
 {
@@ -133,7 +137,7 @@ static bool rox_gro_fits(const struct sock *sk, struct sk_buff *p, struct sk_buf
 
 /*
  * Appends the packet to the frame, without its headers. (skb_gro_receive() is not for modules.)
- * Return: false without memory.
+ * Return: false if there is no memory.
  */
 static bool rox_gro_append(struct sk_buff *p, struct sk_buff *skb)
 {
@@ -187,8 +191,8 @@ static bool rox_gro_addrs_fit(const struct sock *sk, const void *a, const void *
 
 /*
  * UDP takes packets with and without a checksum for different flows, but a sender may mix them: rox
- * sends single packets without one. A packet must not overtake those before it. @p: any held packet
- * Return: true if its addresses and ports are those of the packet.
+ * sends single packets without one. A packet must not overtake those before it. @p: any packet that
+ * GRO holds. Return: true if its addresses and ports are those of the packet.
  */
 static bool rox_gro_precedes(const struct sock *sk, const struct sk_buff *p, u32 off,
 			     const struct rox_gro_pkt *pkt)
@@ -220,7 +224,7 @@ struct sk_buff *rox_gro_receive(struct sock *sk, struct list_head *head, struct 
 				return p;
 			continue;
 		}
-		/* What does not fit comes after what there is. */
+		/* A packet that does not fit comes after the frame, which the stack gets. */
 		if (!rox_gro_fits(sk, p, skb, &pkt) || !rox_gro_append(p, skb))
 			return p;
 		/* A shorter packet is the last one. */
@@ -233,7 +237,7 @@ struct sk_buff *rox_gro_receive(struct sock *sk, struct list_head *head, struct 
 	return NULL;
 }
 
-/* Makes it a UDP GSO frame. The checksum is as if somebody still had to compute it. */
+/* Makes the frame a UDP GSO frame, with a checksum that is still to be computed. */
 int rox_gro_complete(struct sock *sk, struct sk_buff *skb, int nhoff)
 {
 	struct udphdr *udp = (struct udphdr *)(skb->data + nhoff) - 1;

@@ -32,6 +32,7 @@ struct rox_strangers {
  * @sock4: owns UDP port 4791 of IPv4
  * @sock6: owns UDP port 4791 of IPv6; NULL if there is no IPv6
  * @strangers: packets that wait for a neighbour
+ * @rcu: frees the object after an RCU grace period
  */
 struct rox_netns {
 	refcount_t ref;
@@ -88,12 +89,12 @@ struct rox_addr {
  */
 const struct rox_addr *rox_addr_find(struct rox_net *net, const struct in6_addr *addr,
 				     const struct rox_netns *ns, int ifindex);
-/* The same, by the netdev. */
+/* Finds the address by its netdev. */
 const struct rox_addr *rox_addr_of(struct rox_net *net, const struct in6_addr *addr,
 				   const struct net_device *ndev);
 /*
- * Return: which address of the device packets are for that came by the netdev @ifindex of @ns: that
- * of this netdev, else that of any. Any context, under RCU.
+ * Return: the device's address for packets to @addr that came by the netdev @ifindex of @ns: the
+ * entry of this netdev, else that of any. Any context, under RCU.
  */
 struct rox_gid_ref rox_addr_gid(struct rox_net *net, const struct in6_addr *addr,
 				const struct rox_netns *ns, int ifindex);
@@ -164,7 +165,10 @@ void rox_socks_forget(struct rox_net *net);
  * disabled.
  */
 void rox_sock_own(struct sock *sk, struct sk_buff *skb, struct dst_entry *dst, bool idle);
-/* Has the QP, or have all QPs of the device, enough on this host? @ep has a socket. Any context. */
+/*
+ * Must the QP wait, because its frames, or those of all QPs of the device, fill the queues of this
+ * host? @ep has a socket. Any context.
+ */
 bool rox_tx_is_full(const struct rox_endpoint *ep);
 
 /* The callbacks of rox_net_init(). */

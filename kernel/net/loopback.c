@@ -114,7 +114,7 @@ void rox_local_grh(const struct rox_burst *b, u8 grh[ROX_GRH_LEN])
 	rox_local_ip(b->path, b->path->v6 ? grh : grh + ROX_GRH_LEN - sizeof(struct iphdr), len);
 }
 
-/* It comes by the netdev that it would have left by, if that has the address. */
+/* The burst counts as received by the netdev it would leave by, if that has the address. */
 struct rox_gid_ref rox_local_gid(const struct rox_burst *b)
 {
 	return rox_addr_gid(b->path->net, &b->path->daddr, b->path->ns, b->path->oif);

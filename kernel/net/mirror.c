@@ -7,8 +7,8 @@
  *
  * Each shows the bursts between addresses of its namespace to packet sockets, from the IP header
  * on. It neither receives nor sends anything. Its MTU is the number of bytes that are copied of a
- * packet. What has a reader costs its sender a copy and an ICRC; while no such netdev is up, the
- * carrier loopback has a no-op in place of the call (rox_mirror_key).
+ * packet. A packet that somebody captures costs its sender a copy and an ICRC; while no such netdev
+ * is up, the carrier loopback has a no-op in place of the call (rox_mirror_key).
  */
 #include <linux/if_arp.h>
 #include <linux/if_link.h>

@@ -21,7 +21,7 @@ struct rox_egress;
 struct rox_addr;
 struct rox_pkt;
 
-/* log2 of the number of lists of rox_net.addrs. Few devices have more than some addresses. */
+/* log2 of the number of lists of rox_net.addrs. Few devices have many addresses. */
 #define ROX_ADDR_BITS 4
 
 /**
@@ -35,7 +35,7 @@ struct rox_pkt;
  * @node: in the list of all devices (netns.c)
  * @paths_lock: protects @paths; taken with interrupts disabled
  * @paths: struct rox_path by node
- * @egress: what its QPs have on this host (net/sock.c); NULL if not attached
+ * @egress: counts the frames of its QPs on this host (net/sock.c); NULL if not attached
  * @socks: sockets of its QPs
  * @loopback: between its QPs, copy without a wire: 0 or 1; -1: as the module parameter says
  * @addrs_lock: taken to change @addrs
@@ -308,9 +308,9 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  *	struct rox_sender; else they count as lost
  * @from: the sender
  * @sender: the side that sends; NULL if it is no QP's
- * @unbounded: sent even if there is enough on this host, and lost if a queue refuses it
- * @handed_at: if not NULL, becomes the time in ktime ns at which the last frame of more than one
- *	packet was handed to the IP layer
+ * @unbounded: sent even if the queues of this host are full, and lost if one refuses it
+ * @handed_at: if not NULL, becomes the time in ktime ns at which the last frame of a burst of
+ *	several packets was handed to the IP layer
  */
 struct rox_burst {
 	struct rox_path *path;
@@ -352,7 +352,8 @@ struct rox_burst {
  * a route, or if a queue is full. They are counted as ROX_CNT_TX_DROP, and the transport recovers
  * from it as from any loss. If the payload could not be read, for instance because its MR was
  * deregistered: an error of rox_iter_next(). Then some of the packets may have been sent. -EBUSY if
- * there is enough on this host: nothing was sent, call rox_tx_wait().
+ * the frames of the QP or the device fill the queues of this host: nothing was sent, call
+ * rox_tx_wait().
  */
 int rox_xmit(struct rox_burst *burst);
 /*
@@ -372,8 +373,8 @@ static inline bool rox_mirrors(void)
 }
 
 /*
- * Shows a burst that goes by loopback to who captures in its namespace. Before it is handed over.
- * Under RCU, with bottom halves disabled.
+ * Shows a burst by loopback to the programs that capture in its namespace. Called before the burst
+ * is handed over, under RCU, with bottom halves disabled.
  */
 void rox_mirror(const struct rox_burst *b);
 
@@ -388,8 +389,9 @@ int rox_ep_open(struct rox_endpoint *ep, struct rox_net *net, bool connected);
 void rox_ep_close(struct rox_endpoint *ep);
 void rox_sender_init(struct rox_sender *sender);
 /*
- * The side waits until there is less on this host, or for a while if its packets were refused. Then
- * the callback resume() is called. The socket exists. Called by a run of the side, which then ends.
+ * Makes the side wait until the queues of this host have room, or for a while if one refused its
+ * packets. Then the callback resume() is called. The socket exists. Called by a run of the side,
+ * which then ends.
  */
 void rox_tx_wait(const struct rox_endpoint *ep, struct rox_sender *sender);
 /*
@@ -399,7 +401,7 @@ void rox_tx_wait(const struct rox_endpoint *ep, struct rox_sender *sender);
  */
 void rox_tx_missing(const struct rox_endpoint *ep, struct rox_path *path,
 		    struct rox_sender *sender, u32 psn);
-/* Ends the waiting. resume() is not called after it returns. Any context. */
+/* Ends the waiting: when it returns, resume() does not run, and is not called. Any context. */
 void rox_tx_forget(const struct rox_endpoint *ep, struct rox_sender *sender);
 /* Are frames of the QP on this host? Any context. */
 bool rox_tx_lingers(const struct rox_endpoint *ep);

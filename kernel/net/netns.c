@@ -5,10 +5,11 @@
  *
  * A device is in the namespace of its netdev, and in those of other netdevs that are stacked on it
  * and have addresses: a macvlan or VLAN that was moved into a container. It has a struct rox_site
- * in each. No namespace is held: what refers to a struct rox_netns looks whether it is dead.
+ * in each. rox does not keep a namespace alive: code that refers to a struct rox_netns
+ * checks whether it is dead.
  *
- * UDP gives frames of several packets to a socket as they are if it has no encap_rcv() (to one that
- * has, only frames of known tunnels). So these sockets have none. UDP queues a frame and calls
+ * UDP gives a socket frames of several packets uncut if it has no encap_rcv() (one that has it gets
+ * only those of known tunnels). So these sockets have none. UDP queues a frame and calls
  * sk_data_ready(), which takes it.
  */
 #include <linux/if_ether.h>
@@ -321,8 +322,8 @@ int rox_net_attach(struct rox_net *net, struct net *ns, struct netlink_ext_ack *
  * @ns: the namespace to which its netdev has moved, or where it is
  * @extack: gets an error message; may be NULL
  *
- * Paths stay in the namespace of their source address, which is there no more: what they send is
- * lost. Process context, with the RTNL.
+ * Paths stay in the namespace of their source address, which has left it: what they send is lost.
+ * Process context, with the RTNL.
  *
  * Return: 0, or as rox_net_attach(); after an error the device stays where it was
  */

@@ -21,7 +21,7 @@
 
 #define ROX_DEFAULT_TTL 64
 
-/* In an AH from a completion the service level is the type of the received packet, not one. */
+/* In an AH that was made from a completion the "service level" is the type of the packet. */
 static bool rox_is_packet_type(u8 sl)
 {
 	return sl == (ROX_PACKET_UDP | ROX_PACKET_IPV4) || sl == (ROX_PACKET_UDP | ROX_PACKET_IPV6);

@@ -3,11 +3,11 @@
  * Priority of frames. The qdisc reads it from the skb: mqprio makes it a traffic class, and a VLAN
  * netdev makes it the PCP of the tag by its egress map.
  *
- * Without a service level it is that of the traffic class, as for TCP. A service level is what
- * shall come out. The RDMA CM computes it so from rdma_set_option(RDMA_OPTION_ID_TOS) or the
- * default tos: the class or the PCP that the netdev makes of the tos. With a service level of its
- * own a program chooses the PCP, as with an adapter. So the priority is the one that leads there.
- * A PCP has three bits: as with adapters, service levels 8 to 15 are 0 to 7 on the wire.
+ * Without a service level the priority is that of the traffic class, as for TCP. A service level
+ * names the class or PCP that the netdev shall make of the priority, so we look for a priority that
+ * leads there. The RDMA CM computes service levels in this way from the tos (its default, or
+ * rdma_set_option(RDMA_OPTION_ID_TOS)); a program that sets one itself chooses the PCP, as with an
+ * adapter. A PCP has three bits: as with adapters, service levels 8 to 15 are 0 to 7 on the wire.
  */
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>

@@ -109,7 +109,7 @@ static bool rox_enter_piece(struct rox_rx *rx, const u8 *piece, u32 off, u32 len
 	return piece;
 }
 
-/* The same for the page fragment of @skb, which begins at @begin of the frame, that has @off. */
+/* Sets it to the page fragment with @off of @skb, which begins at @begin of the frame. */
 static bool rox_enter_page(struct rox_rx *rx, const struct sk_buff *skb, u32 begin, u32 off)
 {
 	const struct skb_shared_info *info = skb_shinfo(skb);
@@ -128,7 +128,7 @@ static bool rox_enter_page(struct rox_rx *rx, const struct sk_buff *skb, u32 beg
 	return false;
 }
 
-/* The same for the piece that has @off: the linear part, a page fragment, what GRO appended. */
+/* Sets it to the piece with @off: the linear part, a page fragment, or what GRO appended. */
 static bool rox_enter_part(struct rox_rx *rx, u32 off)
 {
 	struct sk_buff *skb = rx->skb;

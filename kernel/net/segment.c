@@ -15,7 +15,7 @@
 /* Frames in a row of which the receiver got the first packet only. */
 #define ROX_CUT_WRONG	3
 
-/* Segments this netdev UDP by itself? A netdev without a parent is made of software. */
+/* Does this netdev segment UDP in hardware? A netdev without a parent has no hardware. */
 static int rox_netdev_segments(struct net_device *ndev, struct netdev_nested_priv *priv)
 {
 	return ndev->dev.parent && ndev->features & NETIF_F_GSO_UDP_L4;

@@ -2,12 +2,12 @@
 /*
  * The socket of a QP, for what it sends. It keeps the frames of the QP on one transmit queue of the
  * netdev, shows cgroup programs and the qdisc who sends, and owns the frames until they have left
- * this host (sock_wfree(), which UDP segmentation hands on to the segments). A QP with much on this
- * host stops, and so do all QPs of a device that have much together. They go on, in turn, when
- * frames have left.
+ * this host (sock_wfree(), which UDP segmentation hands on to the segments). A QP stops when
+ * its frames fill QP_MOST bytes; all QPs of a device stop when theirs fill DEVICE_MOST together.
+ * They go on, in turn, when frames have left.
  *
- * The socket is less than a UDP socket: what IP output looks at (struct inet_sock), and no
- * struct socket. As all sockets, it lives until the last of its frames has gone. It does not hold
+ * The socket is less than a UDP socket: only what IP output needs (struct inet_sock), and no
+ * struct socket. Like all sockets, it lives until the last of its frames has gone. It does not hold
  * the module: the module waits for it when it is unloaded. It does not hold the network namespace
  * (kernel socket).
  */
@@ -20,22 +20,22 @@
 #include "internal.h"
 #include "../compat/net.h"
 
-/* A QP stops when it has so many bytes on this host (two frames), and goes on at half of it. */
+/* A QP stops when its frames have this many bytes (two frames), and goes on at half of it. */
 #define QP_MOST		(2 * (int)ROX_BURST_BYTES)
 /*
- * The QPs of a device stop when they have so many bytes on this host together: less than default
- * queues hold, and more than netdevs need to stay busy.
+ * The QPs of a device stop when their frames have this many bytes together: less than queues of the
+ * default length hold, and more than netdevs need to stay busy.
  */
 #define DEVICE_MOST	(32 * (int)ROX_BURST_BYTES)
-/* The device counts what a socket has in steps of so many bytes, so short frames cost less. */
+/* The device counts the bytes of a socket in steps of this size, so short frames cost less. */
 #define STEP		8192
-/* Sides that go on before the others have another look. */
+/* So many sides go on before the room in the queues is checked again. */
 #define BATCH		8
 /* Jiffies before packets that a queue has refused are sent again. */
 #define REFUSED_JIFFIES	1
 
 /**
- * struct rox_egress - what the QPs of a device have on this host
+ * struct rox_egress - the frames of the QPs of a device that are on this host
  * @ref: one for the device, one for each socket
  * @bytes: memory of their frames, see STEP
  * @lock: protects @senders; taken with interrupts disabled

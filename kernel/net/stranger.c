@@ -4,7 +4,7 @@
  * its sender's neighbour, and waits for that up to a second, in the one worker that serves the CM
  * of all devices. Requests with forged addresses, which anybody can send, would keep it busy.
  *
- * So such packets wait here, where nobody waits with them, and go on when the neighbour (or
+ * So such packets wait here, where they keep no worker busy, and go on when the neighbour (or
  * gateway) has answered. After a second they are dropped.
  */
 #include <linux/netdevice.h>
@@ -129,7 +129,7 @@ static bool rox_sender_known(const struct rox_rx_frame *f)
 	return known;
 }
 
-/* Lets the oldest make room. Return: false if nobody may wait any more. */
+/* If too many wait, drops the oldest. Return: false if the namespace has been closed. */
 static bool rox_strangers_add(struct rox_netns *ns, struct rox_stranger *one)
 {
 	struct rox_strangers *all = &ns->strangers;
@@ -177,7 +177,7 @@ bool rox_stranger_waits(const struct rox_rx_frame *f, const struct rox_run *run,
 	return true;
 }
 
-/* Those of @waiting that still must go back, before who has come meanwhile. */
+/* Puts the @n packets of @waiting back, before those that have come meanwhile. */
 static void rox_strangers_put_back(struct rox_netns *ns, struct list_head *waiting, u32 n)
 {
 	struct rox_strangers *all = &ns->strangers;

@@ -696,9 +696,9 @@ static struct dst_entry *rox_route_of(struct rox_path *path)
 		return ERR_PTR(-ENETDOWN);
 	dst = rox_path_route(path);
 	/*
-	 * Nothing leaves a netdev without carrier. IP output would look for the neighbour, whom the
-	 * host forgets with the carrier, and fail after seconds; and the RDMA core takes that for a
-	 * new MAC, and tells clients of the CM that the server is unreachable.
+	 * Nothing leaves a netdev without a carrier signal. With the signal the host has also lost
+	 * its neighbours. IP output would look for them and fail after seconds; the RDMA core takes
+	 * that for a new MAC, and tells clients of the CM that the server is unreachable.
 	 */
 	if (IS_ERR(dst) || likely(netif_carrier_ok(dst->dev)))
 		return dst;
