@@ -6,17 +6,17 @@
 #include <net/inet_ecn.h>
 #include "internal.h"
 
-/* Nobody waits for a time that is so near: the timer would cost more than the wait is worth. */
+/* A flow does not wait for a time that is this near: the timer costs more than it gains. */
 #define ROX_PACE_SLACK_NS	(20 * NSEC_PER_USEC)
 
-/* Of messages of one packet each so many is timed. */
+/* One of this many messages of one packet is timed. */
 #define ROX_TIME_EACH		4U
 
 /* ACKs are told together up to so many packets, and up to this part of a window that is used. */
 #define ROX_UNTOLD_PKTS		16U
 #define ROX_UNTOLD_PART		8U
 
-/* A window needs so many ACKs, so that it does not stand still until all of it is acknowledged. */
+/* ACKs that one window asks for, so that more can be sent before all of it is acknowledged. */
 #define ROX_ASK_PART		4U
 
 /*
@@ -68,8 +68,8 @@ void rox_cc_begin(struct rox_qp *qp)
 
 	qp->path.ecn = ops->ect ? INET_ECN_ECT_0 : 0;
 	/*
-	 * A target only answers. The requester, which marks slow down, decides how fast. Between
-	 * two QPs of one device there are no queues.
+	 * An XRC target only answers, and the requester decides how fast: marked answers slow it
+	 * down. Between two QPs of one device there are no queues.
 	 */
 	if (qp->ibqp.qp_type == IB_QPT_XRC_TGT || rox_path_loops_back(&qp->path))
 		ops = &rox_cc_none;
@@ -158,7 +158,7 @@ void rox_cc_nak(struct rox_qp *qp)
 	rox_cc_tell(qp, &ack, now);
 }
 
-/* An event that has nothing but its time. */
+/* Tells the algorithm of an event that has no data but its time. */
 static void rox_cc_news(struct rox_qp *qp, enum rox_cc_event what,
 			void (*fn)(const struct rox_cc_link *link, struct rox_cc *cc, u64 now))
 {
@@ -189,7 +189,7 @@ void rox_cc_lost(struct rox_qp *qp, u32 pkts)
 	trace_rox_congestion(qp->ibqp.qp_num, ROX_CC_LOSS, cc->flow.rate, cc->flow.window, 0);
 }
 
-/* What is sent again is not delayed by the rate, but a burst of it is no longer than any other. */
+/* The rate does not delay packets that are sent again, but limits the length of their bursts. */
 u32 rox_cc_resends(const struct rox_qp *qp)
 {
 	const struct rox_congestion *cc = &qp->send.cc;
@@ -207,7 +207,10 @@ void rox_cc_timeout(struct rox_qp *qp)
 
 /* ---- the round trip ---- */
 
-/* One packet at a time, of those that are sent for the first time; of single packets not each. */
+/*
+ * Times one packet at a time, only one that is sent for the first time, and of messages of one
+ * packet only some. Return: true if the packets from @first to @end are timed.
+ */
 bool rox_cc_time_new(struct rox_qp *qp, u32 first, u32 end)
 {
 	struct rox_congestion *cc = &qp->send.cc;
@@ -245,8 +248,8 @@ static void rox_cc_wait(struct rox_qp *qp)
 }
 
 /*
- * Makes the quota as long as a burst may be now, and pays for it. A flow without a rate gets one
- * without a look at the clock.
+ * Makes the quota as long as a burst may be now, and pays for it. For a flow without a rate the
+ * clock is not read.
  * Return: false if there may be no burst now.
  */
 static bool rox_cc_fill(struct rox_qp *qp)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Between the send side of a QP and its congestion control algorithm (cc.h). A connection has the
- * algorithm that its device, or its device for its DSCP, has when it becomes ready to send. `none`
- * does nothing here: its window is fixed, and it is asked for nothing, so that it reads no clock.
+ * Between the send side of a QP and its congestion control algorithm (cc.h). When a connection
+ * becomes ready to send, it gets the algorithm that its device has for its DSCP, or for all. With
+ * `none` the window is fixed, and no clock is read.
  *
  * rox_cc_room() says how many packets a send side may send. That is what the algorithm's window
  * allows, except after an ACK timeout or repeated RNR NAKs: then it is a few packets, and grows
- * again with ACKs. To a peer that drops early requests each lost packet costs all that is in flight
+ * again with ACKs. If the peer drops early requests, each lost packet costs all that is in flight
  * behind it. So each of its NAKs halves the window, which then grows by one packet for each window
  * that is acknowledged.
  *

@@ -11,6 +11,9 @@
  * another CPU. So the queues of one thread share an engine, and threads on several CPUs do not
  * wait for each other's queues.
  *
+ * An engine polls in stints: a stint ends when nothing was posted for a while, when another task
+ * wants the CPU, or when it is time to call the scheduler.
+ *
  * The thread works for the program and at its cost: it has the cgroups, the CPUs and the nice value
  * of the task that rang last. It can be preempted, and goes when another task waits for its CPU.
  * After ROX_ENGINE_HOME without work it is in the root cgroup, so that it does not keep a cgroup
@@ -52,8 +55,8 @@
 /* Polls of the indices for each reading of the clock. */
 #define ROX_SPIN_LOOKS 8
 /*
- * Longest time without calling the scheduler where kernel code is not preempted and no task waits.
- * Where sending is slow, a stint lasts until each queue had work so many times, but not longer than
+ * Longest stint where kernel code is not preempted and no task waits. Where sending is slow, a
+ * stint lasts until each queue has had work ROX_STINT_ROUNDS times, but not longer than
  * ROX_STINT_MOST_NS.
  */
 #define ROX_STINT_NS (2 * NSEC_PER_MSEC)
@@ -405,7 +408,7 @@ static int rox_engine_follow(struct rox_engine *engine)
 	return err;
 }
 
-/* Has the task for which the thread works other cgroups, CPUs or another nice value than it? */
+/* Must the thread follow its task: to a new one, or to its cgroups, CPUs or nice value? */
 static bool rox_engine_astray(const struct rox_engine *engine)
 {
 	struct task_struct *owner = engine->owner;

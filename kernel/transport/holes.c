@@ -7,8 +7,8 @@
  * is a duplicate. New requests go on meanwhile.
  *
  * Nothing is requested before the frames of a run are processed, because the missing response may
- * be among them. Then all holes before the newest packet are filled at once. If una is still
- * missing when a response to that comes, which has a smaller PSN than the newest packet, the
+ * be among them. Then all holes before the newest packet are filled at once. A response to such a
+ * request has a smaller PSN than the newest packet. If una is still missing when one comes, the
  * response una was lost again.
  *
  * Memory for the data may be missing, because pages on demand were taken away. Then the response

@@ -176,7 +176,7 @@ void rox_side_purge(struct rox_side *side);
 void rox_side_hold(struct rox_side *side);
 /* The pages are there: @resume of struct rox_page_wait. */
 void rox_side_resume(struct rox_page_wait *pages);
-/* There is less on this host: @resume of struct rox_net_ops (soon.c). */
+/* The queues of this host have room: @resume of struct rox_net_ops (soon.c). */
 void rox_sender_resume(struct rox_sender *sender);
 
 /*

@@ -228,7 +228,7 @@ struct rox_recv {
 int rox_rq_take(struct rox_ring *ring, u32 max_sge, u32 least, struct rox_recv *recv);
 /* As rox_rq_take(). Takes the lock, and raises IB_EVENT_SRQ_LIMIT_REACHED or IB_EVENT_SRQ_ERR. */
 int rox_srq_take(struct rox_srq *srq, u32 least, struct rox_recv *recv);
-/* Sets the SRQ limit; see there. Return: 0 or -EINVAL. */
+/* Arms the SRQ limit (recvq.c). Return: 0 or -EINVAL. */
 int rox_srq_arm(struct rox_srq *srq, u32 limit);
 
 #endif /* ROX_TRANSPORT_QUEUES_H */

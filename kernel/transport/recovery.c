@@ -20,9 +20,10 @@
  *
  * The length of a gap is not known. If the NAK after a retransmission names the packet behind it,
  * the gap was longer, or the peer drops after all. So each time twice as many packets are
- * retransmitted, up to ROX_GAP_MOST. After ROX_DROPS such gaps in a row the peer is no longer
- * trusted: what had looked like kept may only have been late. An ACK for exactly the retransmitted
- * packets is no evidence: they asked for it, and ACKs for later packets may still be on their way.
+ * retransmitted, up to ROX_GAP_MOST. After ROX_DROPS such gaps in a row the peer counts as one that
+ * drops: the packets that it seemed to keep were perhaps only late. An ACK for exactly the
+ * retransmitted packets is no evidence: they asked for it, and ACKs for later packets may still be
+ * on their way.
  *
  * Where the network changes the order of packets, gaps close by themselves soon after the NAK,
  * and the retransmission was useless. To detect this, the requester waits half a round trip

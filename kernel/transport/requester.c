@@ -459,9 +459,9 @@ static void rox_sent(struct rox_qp *qp, struct rox_swqe *wqe)
 }
 
 /*
- * Has a burst stopped because there is enough on this host, or because pages on demand are missing?
- * If no fault is under way, the pages were invalidated after they were fetched. The next run then
- * requests them again.
+ * Has a burst stopped because the queues of this host are full, or because pages on demand are
+ * missing? If no fault is under way, the pages were invalidated after they were fetched. The next
+ * run then requests them again.
  */
 static bool rox_xmit_waits(struct rox_qp *qp, int err)
 {

@@ -3,9 +3,9 @@
  * Responder of the unreliable services. IBTA volume 1, 9.8.2 (UC: a gap loses the message but
  * does not end the connection), 9.8.3 (UD), 9.9.3 (errors).
  *
- * 9.9.3 has a message that is longer than its receive end in a local error. Here it is dropped and
- * counted, and the receive waits for the next message: no packet, which anybody may have sent, puts
- * a QP of these services into ERR.
+ * By 9.9.3 a message that is longer than its receive causes a local error. Here it is dropped and
+ * counted, and the receive waits for the next message: anybody may have sent the packet, so it must
+ * not put a QP into ERR.
  */
 #include <rdma/ib_mad.h>
 
@@ -74,7 +74,7 @@ static bool rox_qkey_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
 	return false;
 }
 
-/* A MAD has one length (13.4.2); the RDMA core reads as much, whatever came. */
+/* All MADs have the same length (13.4.2), which the RDMA core reads, however much has come. */
 static bool rox_gsi_length_ok(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	if (qp->ibqp.qp_type != IB_QPT_GSI || pkt->payload_len == IB_MGMT_MAD_SIZE)
@@ -97,7 +97,7 @@ static bool rox_mcast_is_own(const struct rox_qp *qp, const struct rox_pkt *pkt)
 	return rox_net_has_addr(&qp->dev->net, &saddr, NULL);
 }
 
-/* Copies the payload. MADs pass the device's own eyes. */
+/* Copies the payload. The device itself looks at MADs (cm.c). */
 static int rox_ud_copy(struct rox_qp *qp, const struct rox_pkt *pkt, struct rox_iter *dst)
 {
 	if (unlikely(qp->ibqp.qp_type == IB_QPT_GSI))
@@ -122,14 +122,14 @@ void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_cnp_answer_datagram(qp, pkt);
 	if (unlikely(qp->block_mcast_self) && rox_mcast_is_own(qp, pkt))
 		return;
-	/* What has no room for it stays in the queue, also for other QPs of an SRQ. */
+	/* A receive that is too short stays in the queue, also for other QPs of an SRQ. */
 	v = rox_recv_take(qp, len);
 	if (v) {
 		if (v != ROX_V_RNR)
 			rox_qp_fail(qp, v == ROX_V_FATAL ? IB_EVENT_QP_FATAL : -1);
 		return;
 	}
-	/* One that was taken before is there if a page of it was waited for. */
+	/* If a page of the receive was waited for, it was taken in an earlier run: check again. */
 	if (len > recv->recv.length) {
 		rox_qp_count(qp, ROX_CNT_RESP_LOC_LEN);
 		return;

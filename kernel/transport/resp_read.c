@@ -376,8 +376,8 @@ static struct rox_rd_res *rox_res_find(struct rox_qp *qp, const struct rox_pkt *
 
 /*
  * A repeated READ must be the same, or the rest of the original one from some packet on. If its
- * memory is no longer readable, it is dropped and not refused: it may be late, and the requester
- * may have had its response long ago.
+ * memory is not readable, the answer is a NAK, but the connection goes on: a requester that has had
+ * the response long ago ignores the NAK.
  */
 static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Received frames are queued first. Then each side that got some runs once for all of them, so that
- * ACKs and events are once a run, too.
+ * Received frames are queued first. Then each side that has got some runs once for all of them, so
+ * that it sends one ACK and raises one event for the run.
  *
  * The first frames in a softirq may be the only ones: their sides run at once. The sides of later
  * frames run in a tasklet, which comes after the poll of the netdev.
@@ -10,7 +10,7 @@
 #include <linux/llist.h>
 #include "internal.h"
 
-/* Sides that one call runs; workers run the rest. */
+/* So many sides run in one call; workers run the rest. */
 #define ROX_SOON_RUNS 64
 
 /**

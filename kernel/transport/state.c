@@ -191,7 +191,7 @@ static void rox_to_rts_first(struct rox_qp *qp)
 	rox_cc_begin(qp);
 	rox_recovery_reset(qp);
 	rox_holes_reset(qp);
-	/* Of the connection before, that ended in an RNR delay. */
+	/* The timer may be set: the connection before may have ended in an RNR delay. */
 	rox_timer_clear(qp);
 	rox_retry_reset(qp);
 }

@@ -13,7 +13,7 @@
  * struct rox_qp_slot of the QPs of all devices by index. One table for the module makes numbers
  * unique on the host. Written in process context only.
  *
- * Numbers begin at a random one, so that those of the last module are not used again soon. Indices
+ * Numbers begin at a random one, so that a module that is loaded again uses others. Indices
  * begin at 0, so that the array is flat and found fast: rox_qpn_first is the number of index 0.
  */
 static DEFINE_XARRAY_ALLOC(rox_qps);

@@ -43,7 +43,7 @@ struct rox_qp;
  * @next: next side in that list
  * @listed: bit 0: the side is in a CPU's list of sides to run soon (soon.c)
  * @soon: in that list
- * @sender: waits when there is enough on this host
+ * @sender: waits while the queues of this host are full
  */
 struct rox_side {
 	unsigned long busy;
@@ -311,7 +311,7 @@ struct rox_holes {
  * @max_psn: PSN after the last one ever sent
  * @asked: PSN after the last packet that asked for an ACK; not after @una if no ACK is due
  * @run_max: @max_psn when the run began
- * @resending: packets are retransmitted, which does not wait for room on this host
+ * @resending: packets are retransmitted, which does not wait for room in the queues of this host
  * @ssn: number of messages copied, counted as the peer's MSN
  * @lsn: last message that the peer's credits allow
  * @credits_valid: the peer reports credits
