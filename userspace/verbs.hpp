@@ -92,9 +92,9 @@ void set_send_functions(ibv_qp_ex &qp, uint64_t send_ops);
 
 /// Makes the doorbell of a context. Its file descriptor, or -1: the uverbs commands will do.
 int open_doorbell(int cmd_fd);
-/// Wakes the kernel's send engine. 0, or an errno value if the device is gone.
+/// Makes the kernel look at the send queue. 0, or an errno value if the device is gone.
 int ring_send_doorbell(ibv_qp *qp);
-/// Wakes the kernel to process newly posted receives. Returns as ring_send_doorbell().
+/// Makes the kernel look at the receive queue. Returns as ring_send_doorbell().
 int ring_recv_doorbell(ibv_qp *qp);
 
 } // namespace rox

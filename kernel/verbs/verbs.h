@@ -75,6 +75,7 @@ static inline struct rox_ib_ah *to_rox_ib_ah(struct ib_ah *ibah)
 
 void rox_ah_table_init(struct rox_dev *dev);
 void rox_ah_table_destroy(struct rox_dev *dev);
+
 /* ---- XRC domains, and numbers of XRC SRQs (xrc.c) ---- */
 
 struct rox_xrcd {
