@@ -23,7 +23,7 @@ void rox_link_exit(void);
 struct rox_dev *rox_link_find(const struct net_device *ndev);
 /* Calls @fn for every device. It may sleep, but must not take a lock of link.c. Process context. */
 void rox_link_for_each(void (*fn)(struct rox_dev *dev));
-/* The same for every device on @ndev. */
+/* Calls @fn for every device on @ndev, as rox_link_for_each() does. */
 void rox_link_each(const struct net_device *ndev, void (*fn)(struct rox_dev *dev));
 /*
  * Takes references on the struct device of all devices. Process context. Return: an array that ends

@@ -71,7 +71,7 @@ static inline void rox_sock_set_mc_loop(struct sock *sk)
 #endif
 }
 
-/* The same for the socket's IPv6 options. */
+/* Sets that in a socket's IPv6 options, where older kernels have it. */
 static inline void rox_pinfo_set_mc_loop(struct ipv6_pinfo *options)
 {
 #ifndef ROX_HAVE_INET_FLAGS

@@ -344,7 +344,7 @@ void rox_iter_seek(struct rox_iter *it, u64 offset);
 void rox_iter_advance(struct rox_iter *it, u32 n);
 /* Moves to a position that was saved before: values of the fields @cur and @off. */
 void rox_iter_return(struct rox_iter *it, u32 cur, u32 off);
-/* The same position without a reference, and without a place to keep one. */
+/* Return: an iterator at the same position, without a reference or a place to keep one. */
 static inline struct rox_iter rox_iter_copy(const struct rox_iter *it)
 {
 	struct rox_iter copy = *it;

@@ -19,7 +19,7 @@
 #define ROX_ACCESS_WRITES	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 				 IB_ACCESS_REMOTE_ATOMIC)
 
-/* Empty chunks are freed after this time, or as soon as there are so many of them. */
+/* Empty chunks are freed after this time, or as soon as there are this many of them. */
 #define ROX_ODP_SPARE_TIME	(HZ / 10)
 #define ROX_ODP_SPARE_CHUNKS	64
 

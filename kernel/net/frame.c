@@ -18,7 +18,7 @@
 #include "internal.h"
 #include "../compat/net.h"
 
-/* A frame with at most so many bytes of UDP payload is linear. Enough for 16 WRITEs of 64 bytes. */
+/* A frame with no more bytes of UDP payload is linear. Enough for 16 WRITEs of 64 bytes. */
 #define LINEAR_MAX	1536
 
 /* A piece is a compound page of this size, from which fragments of frames are taken. */

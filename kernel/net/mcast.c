@@ -4,9 +4,9 @@
  * the filters of the netdevs, and lets the IP layer deliver the packets.
  *
  * A device joins on all netdevs that may have its addresses: its own netdev and those stacked on it
- * (VLANs, a bond, a bridge), in the namespace of who joins. Such netdevs come and go. The IP layer
- * also drops the memberships of a netdev whose MTU becomes too small. So the memberships are
- * updated on netdev events.
+ * (VLANs, a bond, a bridge), in the namespace of the program that joins. Such netdevs come and go.
+ * The IP layer also drops the memberships of a netdev whose MTU becomes too small. So the
+ * memberships are updated on netdev events.
  */
 #include <linux/igmp.h>
 #include <linux/if_vlan.h>

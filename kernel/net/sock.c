@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The socket of a QP, for what it sends. It keeps the frames of the QP on one transmit queue of the
- * netdev, shows cgroup programs and the qdisc who sends, and owns the frames until they have left
- * this host (sock_wfree(), which UDP segmentation hands on to the segments). A QP stops when
+ * netdev, tells cgroup programs and the qdisc which QP sends, and owns the frames until they have
+ * left this host (sock_wfree(), which UDP segmentation hands on to the segments). A QP stops when
  * its frames fill QP_MOST bytes; all QPs of a device stop when theirs fill DEVICE_MOST together.
  * They go on, in turn, when frames have left.
  *
@@ -41,7 +41,7 @@
  * @lock: protects @senders; taken with interrupts disabled
  * @senders: sides that wait, struct rox_sender by node
  * @tasklet: lets the sides go on
- * @again: does the same for sides whose packets were refused
+ * @again: lets sides go on whose packets were refused
  */
 struct rox_egress {
 	refcount_t ref;

@@ -36,7 +36,7 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
 /* Return value: the rest of the burst is sent again later, see struct rox_sender. */
 #define REFUSED		3
 
-/* After so many refusals in a row packets count as lost. */
+/* After this many refusals in a row packets count as lost. */
 #define MAX_REFUSALS	16
 
 /**

@@ -127,7 +127,7 @@ void rox_cc_start(const struct rox_cc_link *link, const struct rox_cc_ops *ops, 
 	ops->init(link, cc, now);
 }
 
-/* The same with the algorithm of the link. */
+/* Begins a connection with the algorithm of the link. Only tests call it. */
 void rox_cc_init(const struct rox_cc_link *link, struct rox_cc *cc, u32 mtu, u64 now)
 {
 	rox_cc_start(link, link->ops, cc, mtu, now);

@@ -126,7 +126,7 @@ static inline bool rox_cc_will_wait(const struct rox_qp *qp, u32 bytes)
 	return unlikely(cc->active) && cc->flow.rate && cc->quota < bytes + qp->mtu;
 }
 
-/* Payload was sent, or a READ of so many bytes. */
+/* Takes payload that was sent, or that a READ asks for, off the quota. */
 static inline void rox_cc_charge(struct rox_qp *qp, u32 bytes)
 {
 	struct rox_congestion *cc = &qp->send.cc;

@@ -57,7 +57,7 @@ void rox_holes_keep(struct rox_qp *qp, const struct rox_pkt *pkt, u32 index)
 	    rox_psn_diff(pkt->bth.psn, send->una) <= 0 ||
 	    rox_psn_diff(pkt->bth.psn, send->max_psn) >= 0)
 		return;
-	/* Marks count now; the peer is told of them now, too. */
+	/* The mark counts at once, as the peer is told of it at once. */
 	if (unlikely(READ_ONCE(qp->ep.marked)))
 		send->cc.read_marked = true;
 	rox_early_keep(qp, &send->early, send->una, pkt, index);
@@ -129,7 +129,7 @@ static void rox_holes_fill_all(struct rox_qp *qp, u32 to)
 		return;
 	rox_cc_lost(qp, 1);
 	rox_cc_untime(qp);
-	/* Go-back-N may be under way. Else what is needed may be missing on this host. */
+	/* Go-back-N may be under way, or it takes over, as no request could be sent. */
 	if (send->psn == send->max_psn && rox_holes_fill(qp, send->una, to))
 		rox_timer_clear(qp);
 	else

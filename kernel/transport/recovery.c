@@ -38,7 +38,7 @@
 
 /* Gaps in a row that began right after the retransmitted packets, before trust is lost. */
 #define ROX_DROPS		5
-/* The same where the network changes the order of packets, which may bring several such gaps. */
+/* As ROX_DROPS, where the network changes the order of packets, which may cause such gaps. */
 #define ROX_DROPS_OVERTAKEN	10
 
 /* There is a trial at NAK 1, 2, 4, 8 and so on, and at each one that this divides. */

@@ -574,7 +574,7 @@ static bool rox_side_may_keep(const struct rox_side *side)
 	       atomic_read(&side->qp->dev->held_bytes) < ROX_HELD_DEV_BYTES;
 }
 
-/* The same check before a frame is built. Takes the lock of the queue. */
+/* Checks that before a frame is built. Takes the lock of the queue. */
 static bool rox_side_looks_free(struct rox_side *side)
 {
 	unsigned long flags;

@@ -232,7 +232,7 @@ struct rox_recovery {
  * @window: maximum number of unacknowledged packets; small after a timeout or RNR NAKs,
  *	grows with ACKs up to the window of @flow
  * @acked: packets acknowledged since @window last grew, if @cautious
- * @ask: an ACK is asked for in each so many packets
+ * @ask: an ACK is asked for at least once in this many packets
  * @cautious: the peer seems to drop early requests
  * @active: the algorithm does something: it is not `none`
  * @read_marked: a response to a READ came with the mark for congestion
@@ -332,10 +332,10 @@ struct rox_holes {
  * @waits: enum rox_wait: what the timer is set for; see rox_timer_set()
  * @deadline: when the timer is to fire, in ktime ns
  * @timer: the timer of all waits but that for the rate
- * @kept: see there
+ * @kept: what the run has looked up
  * @mail: an ACK or NAK from a peer on the same device (transport/direct.c); 0: none
- * @answer: the same, an ACK of a peer that has run within this side's run. It is read after
- *	@mail: either it is newer, or it says no more
+ * @answer: like @mail, an ACK of a peer that has run within this side's run. It is read after
+ *	@mail: either it is newer, or it says nothing more
  * @iter: payload of WQE @iter_wqe at byte @iter_off, if @iter_valid; valid during one run
  *	only
  */

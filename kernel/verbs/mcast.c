@@ -170,8 +170,8 @@ int rox_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 }
 
 /*
- * The group that the QP is attached to; of the same group in several namespaces the first one.
- * Who detaches may be elsewhere than who has attached.
+ * Return: the group that the QP is attached to; of the same group in several namespaces the first
+ * one, as the task that detaches may be in another namespace than the one that attached.
  */
 static struct rox_mcg *rox_mcg_of(struct rox_dev *dev, const struct in6_addr *addr,
 				  const struct rox_qp *qp)
