@@ -190,7 +190,7 @@ static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole, u32 crc)
 	return rox_frame_signed(rx->piece_page, whole, crc);
 }
 
-/* Is the ICRC of a packet right that is in several pieces? @crc: CRC of its headers */
+/* Is the ICRC of a packet in several pieces right? @crc: CRC of its headers */
 static noinline bool rox_icrc_fits_pieces(const struct rox_rx *rx, u32 len, u32 crc)
 {
 	u32 rest = len - ROX_BTH_LEN - ROX_ICRC_LEN;

@@ -345,8 +345,8 @@ int rox_ep_open(struct rox_endpoint *ep, struct rox_net *net, bool connected)
 		return 0;
 	mutex_lock(&rox_net_lock);
 	/*
-	 * A device without a namespace sends nothing. The socket is of this namespace, wherever the
-	 * paths lead: that one lives as long as the device, mostly.
+	 * A device without a namespace sends nothing. The socket is in the device's namespace, even
+	 * if paths are in others, because that one usually lives as long as the device.
 	 */
 	sends = net->ns && !net->ns->dead;
 	if (sends)
@@ -390,7 +390,7 @@ void rox_sock_own(struct sock *sk, struct sk_buff *skb, struct dst_entry *dst, b
 	rox_sock_count(to_rox_sock(sk));
 	/* Nothing of the QP can be overtaken: netdev_pick_tx() may choose another queue. */
 	skb->ooo_okay = idle && rox_sock_bytes(sk) <= skb->truesize + 1;
-	/* netdev_pick_tx() remembers the queue of sockets that have a route, whichever. */
+	/* netdev_pick_tx() remembers the queue only of sockets that have a route: any will do. */
 	if (unlikely(!rcu_access_pointer(sk->sk_dst_cache)))
 		sk_dst_set(sk, dst_clone(dst));
 }

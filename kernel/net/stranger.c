@@ -110,8 +110,8 @@ static bool rox_neighbour_known(struct dst_entry *dst, const void *addr)
 }
 
 /*
- * Need the RDMA core not wait for the sender's neighbour? It gives up at once without a route.
- * Under RCU, bottom halves disabled.
+ * Can the RDMA core answer without waiting for the sender's neighbour? Without a route it gives up
+ * at once, so it does not wait either. Under RCU, bottom halves disabled.
  */
 static bool rox_sender_known(const struct rox_rx_frame *f)
 {

@@ -140,7 +140,7 @@ struct rox_open_frame {
 
 static DEFINE_PER_CPU(struct rox_open_frame, rox_open_frames);
 
-/* The form of packet @i. */
+/* Return: the lengths and headers of packet @i. */
 static const struct rox_tx_form *rox_form_of(const struct rox_tx *tx, u32 i)
 {
 	if (!i)

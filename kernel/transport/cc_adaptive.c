@@ -42,7 +42,7 @@
 /* First window: this many bytes and packets at least. */
 #define ROX_FIRST_BYTES		(16U * 1024)
 #define ROX_FIRST_PKTS		4U
-/* If the window becomes so many times as large without a queue, there was none before. */
+/* If the window grows by this factor without a queue, there was none before. */
 #define ROX_TRUST_PART		8U
 
 /* Hosts may delay packets for so long, up to this window; with a larger one less, in proportion. */
@@ -87,14 +87,14 @@
 #define ROX_ALPHA_ONE		1024U
 #define ROX_ALPHA_WEIGHT	16U
 
-/* The queue is taken for empty when the round trip has been at its minimum for so long. */
+/* The queue is taken for empty when the round trip has been at its minimum for this time. */
 #define ROX_QUIET_NS		((u64)NSEC_PER_SEC)
 #define ROX_QUIET_ROUNDS	32
 
 /* Under CUBIC's rules the path's round trip is measured again after this time. */
 #define ROX_BASE_NS		(10 * (u64)NSEC_PER_SEC)
 
-/* A flow that was idle for so long, and four round trips, begins anew. */
+/* A flow that was idle for this time and four round trips begins anew. */
 #define ROX_IDLE_NS		((u64)NSEC_PER_SEC)
 
 /* Longer round trips are taken for this, shorter ones for the minimum. */
@@ -194,7 +194,7 @@ static void rox_cubic_begin(struct rox_cc *cc, u32 from, u64 now)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
 
-	/* Who had not come back to the last maximum leaves room to others (fast convergence). */
+	/* A flow below its last maximum leaves room to others (fast convergence). */
 	a->w_max = a->shares && from < a->w_max ? from - (from - ROX_CUBIC_BETA(from)) / 2 : from;
 	rox_adaptive_set(cc, ROX_CUBIC_BETA(from));
 	a->w_est = cc->window;
@@ -459,7 +459,7 @@ static void rox_adaptive_loss(const struct rox_cc_link *link, struct rox_cc *cc,
 	if (!a->slow_start)
 		return;
 	if (!a->srtt) {
-		/* So short is the queue that no packet of the first window has been timed. */
+		/* The buffer is so short that no packet of the first window has been timed. */
 		a->slow_start = false;
 		rox_adaptive_set(cc, cc->window / 2);
 	} else if (rox_adaptive_lost(a) > 1024 / 8) {

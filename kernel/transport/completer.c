@@ -5,7 +5,7 @@
  */
 #include "internal.h"
 
-/* A fatal NAK waits at least so long for responses that it has overtaken. */
+/* A fatal NAK waits at least this long for responses that it has overtaken. */
 #define ROX_REFUSED_NS	(100 * NSEC_PER_MSEC)
 
 static struct rox_swqe *rox_tail_wqe(struct rox_qp *qp)

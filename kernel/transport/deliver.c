@@ -100,7 +100,7 @@ static bool rox_may_accept(struct rox_qp *qp, const struct rox_run *run, bool ad
 
 /* ---- frames ---- */
 
-/* A CNP carries no information but itself. Several at a time are as one. */
+/* A CNP has no content, so several at a time count as one. */
 static void rox_take_cnp(struct rox_qp *qp, struct sk_buff *skb)
 {
 	struct rox_pkt pkt;

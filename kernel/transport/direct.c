@@ -53,7 +53,7 @@ static void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender)
 {
 	u32 psn = rox_psn_add(qp->recv.epsn, ROX_PSN_MASK);
 
-	/* Who captures sees an ACK only if it is sent as a burst. */
+	/* A capture shows an ACK only if it is sent as a burst. */
 	if (rox_mirrors() || qp->attr.dest_qp_num != sender->ibqp.qp_num ||
 	    !skb_queue_empty_lockless(&sender->send.side.rxq)) {
 		rox_ack_send(qp);
@@ -110,7 +110,7 @@ struct rox_qp *rox_send_peer(struct rox_qp *qp)
 	return kept->peer;
 }
 
-/* A QP that goes ends its leases. */
+/* A QP that is being destroyed ends its leases. */
 static bool rox_holder_get(struct rox_leaseholder *holder)
 {
 	struct rox_qp *qp = container_of(holder, struct rox_qp, send.kept.holder);
@@ -167,7 +167,7 @@ static void rox_kept_settle_mrs(struct rox_qp *qp)
 	rox_mr_keep_settle(&qp->send.kept.dst);
 }
 
-/* As an MR, the peer of two runs in a row gets a lease. */
+/* The peer of two runs in a row gets a lease, as an MR does. */
 static void rox_kept_decide_peer(struct rox_kept *kept)
 {
 	struct rox_leases *leases = &kept->peer->leases;

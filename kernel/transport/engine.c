@@ -481,7 +481,7 @@ static int rox_engine_thread(void *data)
 		    !kthread_should_stop()) {
 			left = schedule_timeout(left);
 			if (!left) {
-				/* Nothing for long: to the root cgroup, then wait for ever. */
+				/* Idle for long: go to the root cgroup, then wait for ever. */
 				cgroup_attach_task_all(&init_task, current);
 				left = MAX_SCHEDULE_TIMEOUT;
 			}
@@ -563,7 +563,7 @@ static void rox_rings_time(struct rox_engine *engine, u64 begin)
 {
 	u32 took = min_t(u64, ktime_get_ns() - begin, ROX_JIFFY_NS);
 
-	/* One that was interrupted tells nothing. */
+	/* The shorter of two, as one that was interrupted says nothing. */
 	WRITE_ONCE(engine->ring_ns, min(took, READ_ONCE(engine->ring_last_ns)));
 	WRITE_ONCE(engine->ring_last_ns, took);
 }

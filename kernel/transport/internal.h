@@ -45,7 +45,7 @@
 /* Shorter local ACK timeouts are raised to this, because a software peer does not answer faster. */
 #define ROX_MIN_ACK_TIMEOUT_NS	(1 * NSEC_PER_MSEC)
 
-/* Timeouts wait so much longer while packets are still in a queue of this host. */
+/* Timeouts wait this much longer while packets are still in a queue of this host. */
 #define ROX_LINGER_NS		(2 * NSEC_PER_MSEC)
 
 enum rox_retry_cause {

@@ -99,7 +99,7 @@ static bool rox_may_send(struct rox_qp *qp, const struct rox_swqe *wqe)
 	if (rox_is_rc(qp) &&
 	    !(rox_reads_ok(qp, wqe) && rox_cc_room(qp) && rox_credit_ok(qp, wqe)))
 		return false;
-	/* What the flow pays for may make its window smaller. */
+	/* A new quota may make the window smaller: look again. */
 	return rox_cc_may_send(qp) && (!rox_is_rc(qp) || rox_cc_room(qp));
 }
 
@@ -669,7 +669,7 @@ static bool rox_send_work(struct rox_qp *qp, unsigned long work)
 
 /*
  * Packets for this side came with the mark for congestion. The requester decides how fast READ
- * responses come, so a mark on them is as a CNP to itself.
+ * responses come, so it takes a mark on them for a CNP.
  */
 static noinline void rox_send_marked(struct rox_qp *qp)
 {
