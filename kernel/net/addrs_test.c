@@ -59,7 +59,7 @@ static void an_address_is_that_of_its_netdevs(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, has(test, 1, NULL));
 }
 
-/* Which GID table entry packets are for that came by a netdev; -1: none, +1000: not the first. */
+/* Return: the GID table entry for packets of a netdev; -1: none; +1000: not the first. */
 static int gid_by(struct kunit *test, u32 n, const struct rox_netns *ns, int ifindex)
 {
 	struct rox_fixture *f = test->priv;
@@ -72,7 +72,7 @@ static int gid_by(struct kunit *test, u32 n, const struct rox_netns *ns, int ifi
 	return gid.known ? gid.index + (gid.twin ? 1000 : 0) : -1;
 }
 
-/* Of equal addresses that of the netdev counts which a packet came by. */
+/* Of equal addresses the one of the netdev that a packet came by counts. */
 static void the_netdev_decides_between_equal_addresses(struct kunit *test)
 {
 	struct rox_fixture *f = test->priv;

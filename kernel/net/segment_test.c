@@ -91,7 +91,7 @@ static void ipv6_has_no_id(struct kunit *test)
 	ib_destroy_qp(&way.qp->ibqp);
 }
 
-/* Nobody tells UC and UD what has arrived. */
+/* UC and UD do not learn what has arrived. */
 static void without_answers_the_netdev_decides(struct kunit *test)
 {
 	struct rox_fixture *f = test->priv;

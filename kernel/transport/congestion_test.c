@@ -123,7 +123,7 @@ static void a_flow_waits_for_its_rate(struct kunit *test)
 	destroy(qp);
 }
 
-/* A quota is as long as the clock says nothing: small messages do not read it. */
+/* The clock is not read while the quota lasts: small messages do not read it. */
 static void a_quota_serves_many_messages(struct kunit *test)
 {
 	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_dcqcn);
@@ -164,7 +164,7 @@ static void what_is_left_is_filled_up(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, 1000), pkts);
 	KUNIT_EXPECT_EQ(test, cc->quota, ROX_CC_BURST_MAX);
 	KUNIT_EXPECT_NE(test, cc->flow.next, 0);
-	/* It is not its turn: it sends what is left. */
+	/* It may not have a new quota yet: it sends what is left of the old one. */
 	rox_cc_charge(qp, 2 * qp->mtu);
 	cc->flow.next = ktime_get_ns() + NSEC_PER_SEC;
 	KUNIT_EXPECT_EQ(test, rox_cc_most(qp, pkts), pkts - 2);
@@ -261,7 +261,7 @@ static void a_nak_brings_a_round_trip(struct kunit *test)
 	destroy(qp);
 }
 
-/* Who waits for a queue of this host often must still know his round trip. */
+/* A flow that often waits for a queue of this host must still know its round trip. */
 static void what_is_not_sent_is_not_timed(struct kunit *test)
 {
 	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
