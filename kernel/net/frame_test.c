@@ -86,7 +86,7 @@ static void pages_of_others_are_not_known(struct kunit *test)
 	__free_pages(page, SKB_FRAG_PAGE_ORDER);
 }
 
-/* More frames than the pool has pieces: rox_frame_knows() no more what it gave up. */
+/* More frames than the pool has pieces: it gives some up, and does not know them then. */
 #define MANY 256
 
 static void pages_that_the_pool_gave_up_are_not_known(struct kunit *test)
