@@ -147,10 +147,11 @@ static void rox_dcqcn_acked(const struct rox_cc_link *link, struct rox_cc *cc,
 static void rox_dcqcn_sent(const struct rox_cc_link *link, struct rox_cc *cc, u32 bytes, u64 now)
 {
 	struct rox_cc_dcqcn *d = &cc->dcqcn;
+	/* An administrator may change it meanwhile. */
+	u32 reset = READ_ONCE(link->params.rpg_byte_reset);
 
 	rox_dcqcn_advance(link, cc, now);
-	for (d->bytes += bytes; d->bytes >= link->params.rpg_byte_reset;
-	     d->bytes -= link->params.rpg_byte_reset) {
+	for (d->bytes += bytes; d->bytes >= reset; d->bytes -= reset) {
 		if (d->byte_count < U16_MAX)
 			d->byte_count++;
 		rox_dcqcn_increase(link, cc);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Roots of other Debian releases (scripts/roxvm/userroots.py): when they are made, what guests see of the host."""
 
+import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -10,7 +12,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 from roxvm import debroot, machine, userroots  # noqa: E402
-from roxvm.paths import BUILD, HarnessError  # noqa: E402
+from roxvm.paths import BUILD, REPO, HarnessError  # noqa: E402
 
 
 class Stamp(unittest.TestCase):
@@ -90,6 +92,20 @@ class Guest(unittest.TestCase):
         folders = userroots.UserRoot.shared()
         for folder in folders:
             self.assertFalse(any(folder != other and folder.is_relative_to(other) for other in folders))
+
+
+class Provider(unittest.TestCase):
+    def range_of(self, pabi, rdma_core):
+        command = ["make", "-s", "--no-print-directory", "-C", str(REPO / "userspace"), "print-range", f"PABI={pabi}",
+                   f"RDMA_CORE={rdma_core}"]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
+
+    def test_packages_of_each_private_interface_know_their_libibverbs(self):
+        known = re.search(r"^known_pabis := (.*)$", (REPO / "userspace" / "Makefile").read_text(), re.M)[1].split()
+        for pabi, first in (("34", 45), *((pabi, int(pabi)) for pabi in known[1:])):
+            begin, end = map(int, self.range_of(pabi, first).split())
+            self.assertTrue(begin <= first < end, pabi)
+        self.assertEqual(self.range_of("65", 64), "")
 
 
 if __name__ == "__main__":
