@@ -47,6 +47,7 @@ case_words() {
 	((${#words[@]} == 0)) || words=(env "${words[@]}")
 	[[ $1 != @fifo=* ]] || { words+=(chrt -f 50 taskset "${1#*=}"); shift; }
 	program=$1
+	read_program "$program"
 	shift
 	case $program in
 	ib_*) options=(-F -d "$dev") ;;

@@ -115,13 +115,19 @@ gtest_filter() {
 		export GTEST_FILTER=${ROX_CASE#"$1"}
 }
 
-# Reads a GoogleTest program and its libraries, which nobody else times. A clock that counts instructions leaps while
-# all wait for the host's files, by minutes if the host is slow. So somebody computes meanwhile.
+# Reads a program and its libraries, once, before a limit for its time begins. A clock that counts instructions leaps
+# while all wait for the host's files, by minutes if the host is slow. So somebody computes meanwhile.
+declare -A programs_read=()
 read_program() {
-	local computing
+	local path computing library
+	path=$(type -P "$1") && [[ -z ${programs_read[$path]:-} ]] || return 0
+	programs_read[$path]=1
 	while :; do :; done &
 	computing=$!
-	{ cat "$1" && "$1" --gtest_list_tests; } >/dev/null 2>&1
+	cat "$path" >/dev/null
+	while read -r _ _ library _; do
+		[[ $library != /* ]] || cat "$library" >/dev/null
+	done < <(ld.so --list "$path" 2>/dev/null)
 	kill "$computing"
 	wait "$computing" 2>/dev/null
 	return 0

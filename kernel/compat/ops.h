@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Members of struct ib_device_ops whose signature or existence depends on the
- * kernel, as initialisers for functions with the newest signature:
+ * Members of struct ib_device_ops whose signature or existence depends on the kernel. A function
+ * has the newest signature. ROX_OP_...(function) defines what an older kernel calls in its place,
+ * ROX_OPS_...(function) is the initialiser, with its comma:
+ *
+ *	ROX_OP_CREATE_CQ(rox_create_cq)
  *
  *	const struct ib_device_ops ops = {
- *		ROX_OPS_CREATE_CQ
- *		ROX_OPS_FILL_RES_SRQ
+ *		ROX_OPS_CREATE_CQ(rox_create_cq)
  *		...
- *
- * Each macro ends with a comma. Files of verbs/ include this header last, as it uses functions
- * that other headers declare.
  */
 #ifndef ROX_COMPAT_OPS_H
 #define ROX_COMPAT_OPS_H
@@ -18,97 +17,99 @@
 #include <rdma/uverbs_ioctl.h>
 
 #ifdef ROX_HAVE_CREATE_CQ_ATTRS
-#define ROX_OPS_CREATE_CQ .create_cq = rox_create_cq,
+#define ROX_OP_CREATE_CQ(...)
+#define ROX_OPS_CREATE_CQ(fn) .create_cq = fn,
 #else
 /* The core passes the ib_udata inside a uverbs_attr_bundle, or NULL for kernel users. */
-static __maybe_unused int rox_create_cq_udata(struct ib_cq *ibcq,
-					      const struct ib_cq_init_attr *attr,
-					      struct ib_udata *udata)
-{
-	return rox_create_cq(ibcq, attr,
-			     udata ? rdma_udata_to_uverbs_attr_bundle(udata) : NULL);
+#define ROX_OP_CREATE_CQ(fn)								\
+static int fn##_udata(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,		\
+		      struct ib_udata *udata)						\
+{											\
+	return fn(ibcq, attr, udata ? rdma_udata_to_uverbs_attr_bundle(udata) : NULL);	\
 }
 
-#define ROX_OPS_CREATE_CQ .create_cq = rox_create_cq_udata,
+#define ROX_OPS_CREATE_CQ(fn) .create_cq = fn##_udata,
 #endif
 
 #ifdef ROX_HAVE_RESIZE_USER_CQ_UINT
-#define ROX_OPS_RESIZE_CQ .resize_user_cq = rox_resize_cq,
+#define ROX_OP_RESIZE_CQ(...)
+#define ROX_OPS_RESIZE_CQ(fn) .resize_user_cq = fn,
 #else
-static __maybe_unused int rox_resize_cq_int(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
-{
-	if (cqe < 0)
-		return -EINVAL;
-	return rox_resize_cq(ibcq, cqe, udata);
+#define ROX_OP_RESIZE_CQ(fn)								\
+static int fn##_int(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)		\
+{											\
+	if (cqe < 0)									\
+		return -EINVAL;								\
+	return fn(ibcq, cqe, udata);							\
 }
 
 #ifdef ROX_HAVE_RESIZE_USER_CQ
-#define ROX_OPS_RESIZE_CQ .resize_user_cq = rox_resize_cq_int,
+#define ROX_OPS_RESIZE_CQ(fn) .resize_user_cq = fn##_int,
 #else
-#define ROX_OPS_RESIZE_CQ .resize_cq = rox_resize_cq_int,
+#define ROX_OPS_RESIZE_CQ(fn) .resize_cq = fn##_int,
 #endif
 #endif
 
 #ifdef ROX_HAVE_REG_USER_MR_DMAH
-#define ROX_OPS_REG_USER_MR .reg_user_mr = rox_reg_user_mr,
+#define ROX_OP_REG_USER_MR(...)
+#define ROX_OPS_REG_USER_MR(fn) .reg_user_mr = fn,
 #else
-static __maybe_unused struct ib_mr *rox_reg_user_mr_plain(struct ib_pd *ibpd, u64 start,
-							  u64 length, u64 iova, int access,
-							  struct ib_udata *udata)
-{
-	return rox_reg_user_mr(ibpd, start, length, iova, access, NULL, udata);
+#define ROX_OP_REG_USER_MR(fn)								\
+static struct ib_mr *fn##_plain(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,	\
+				int access, struct ib_udata *udata)			\
+{											\
+	return fn(ibpd, start, length, iova, access, NULL, udata);			\
 }
 
-#define ROX_OPS_REG_USER_MR .reg_user_mr = rox_reg_user_mr_plain,
+#define ROX_OPS_REG_USER_MR(fn) .reg_user_mr = fn##_plain,
 #endif
 
 #if defined(ROX_HAVE_REG_DMABUF_DMAH)
-#define ROX_OPS_REG_USER_MR_DMABUF .reg_user_mr_dmabuf = rox_reg_user_mr_dmabuf,
+#define ROX_OP_REG_USER_MR_DMABUF(...)
+#define ROX_OPS_REG_USER_MR_DMABUF(fn) .reg_user_mr_dmabuf = fn,
 #elif defined(ROX_HAVE_REG_DMABUF_ATTRS)
-static __maybe_unused struct ib_mr *
-rox_reg_user_mr_dmabuf_attrs(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova, int fd,
-			     int access, struct uverbs_attr_bundle *attrs)
-{
-	return rox_reg_user_mr_dmabuf(ibpd, offset, length, iova, fd, access, NULL, attrs);
+#define ROX_OP_REG_USER_MR_DMABUF(fn)							\
+static struct ib_mr *fn##_attrs(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,	\
+				int fd, int access, struct uverbs_attr_bundle *attrs)	\
+{											\
+	return fn(ibpd, offset, length, iova, fd, access, NULL, attrs);			\
 }
 
-#define ROX_OPS_REG_USER_MR_DMABUF .reg_user_mr_dmabuf = rox_reg_user_mr_dmabuf_attrs,
+#define ROX_OPS_REG_USER_MR_DMABUF(fn) .reg_user_mr_dmabuf = fn##_attrs,
 #else
-static __maybe_unused struct ib_mr *
-rox_reg_user_mr_dmabuf_udata(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova, int fd,
-			     int access, struct ib_udata *udata)
-{
-	return rox_reg_user_mr_dmabuf(ibpd, offset, length, iova, fd, access, NULL, NULL);
+#define ROX_OP_REG_USER_MR_DMABUF(fn)							\
+static struct ib_mr *fn##_udata(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,	\
+				int fd, int access, struct ib_udata *udata)		\
+{											\
+	return fn(ibpd, offset, length, iova, fd, access, NULL, NULL);			\
 }
 
-#define ROX_OPS_REG_USER_MR_DMABUF .reg_user_mr_dmabuf = rox_reg_user_mr_dmabuf_udata,
+#define ROX_OPS_REG_USER_MR_DMABUF(fn) .reg_user_mr_dmabuf = fn##_udata,
 #endif
 
 #ifdef ROX_HAVE_FILL_RES_SRQ
-#define ROX_OPS_FILL_RES_SRQ .fill_res_srq_entry = rox_fill_res_srq,
+#define ROX_OPS_FILL_RES_SRQ(fn) .fill_res_srq_entry = fn,
 #else
-#define ROX_OPS_FILL_RES_SRQ
+#define ROX_OPS_FILL_RES_SRQ(...)
 #endif
 
 #ifdef ROX_HAVE_COUNTER_PORT
-#define ROX_OPS_COUNTER_BIND_QP			\
-	.counter_bind_qp = rox_counter_bind_qp,	\
-	.counter_unbind_qp = rox_counter_unbind_qp,
+#define ROX_OP_COUNTER_BIND_QP(...)
+#define ROX_OPS_COUNTER_BIND_QP(bind, unbind) .counter_bind_qp = bind, .counter_unbind_qp = unbind,
 #else
-static __maybe_unused int rox_counter_bind_qp_plain(struct rdma_counter *counter,
-						    struct ib_qp *ibqp)
-{
-	return rox_counter_bind_qp(counter, ibqp, 1);
+#define ROX_OP_COUNTER_BIND_QP(bind, unbind)						\
+static int bind##_plain(struct rdma_counter *counter, struct ib_qp *ibqp)		\
+{											\
+	return bind(counter, ibqp, 1);							\
+}											\
+											\
+static int unbind##_plain(struct ib_qp *ibqp)						\
+{											\
+	return unbind(ibqp, 1);								\
 }
 
-static __maybe_unused int rox_counter_unbind_qp_plain(struct ib_qp *ibqp)
-{
-	return rox_counter_unbind_qp(ibqp, 1);
-}
-
-#define ROX_OPS_COUNTER_BIND_QP				\
-	.counter_bind_qp = rox_counter_bind_qp_plain,	\
-	.counter_unbind_qp = rox_counter_unbind_qp_plain,
+#define ROX_OPS_COUNTER_BIND_QP(bind, unbind)						\
+	.counter_bind_qp = bind##_plain, .counter_unbind_qp = unbind##_plain,
 #endif
 
 /* Newer cores let a driver extend struct rdma_counter, and require the size. */

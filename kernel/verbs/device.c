@@ -327,6 +327,11 @@ static enum rdma_link_layer rox_get_link_layer(struct ib_device *ibdev, u32 port
 	return IB_LINK_LAYER_ETHERNET;
 }
 
+ROX_OP_CREATE_CQ(rox_create_cq)
+ROX_OP_RESIZE_CQ(rox_resize_cq)
+ROX_OP_REG_USER_MR(rox_reg_user_mr)
+ROX_OP_REG_USER_MR_DMABUF(rox_reg_user_mr_dmabuf)
+
 const struct ib_device_ops rox_verbs_ops = {
 	.query_device = rox_query_device,
 	.modify_device = rox_modify_device,
@@ -357,8 +362,8 @@ const struct ib_device_ops rox_verbs_ops = {
 	.query_ah = rox_query_ah,
 	.destroy_ah = rox_destroy_ah,
 
-	ROX_OPS_REG_USER_MR
-	ROX_OPS_REG_USER_MR_DMABUF
+	ROX_OPS_REG_USER_MR(rox_reg_user_mr)
+	ROX_OPS_REG_USER_MR_DMABUF(rox_reg_user_mr_dmabuf)
 	.get_dma_mr = rox_get_dma_mr,
 	.rereg_user_mr = rox_rereg_user_mr,
 	.dereg_mr = rox_dereg_mr,
@@ -368,8 +373,8 @@ const struct ib_device_ops rox_verbs_ops = {
 	.alloc_mw = rox_alloc_mw,
 	.dealloc_mw = rox_dealloc_mw,
 
-	ROX_OPS_CREATE_CQ
-	ROX_OPS_RESIZE_CQ
+	ROX_OPS_CREATE_CQ(rox_create_cq)
+	ROX_OPS_RESIZE_CQ(rox_resize_cq)
 	.modify_cq = rox_modify_cq,
 	.destroy_cq = rox_destroy_cq,
 	.poll_cq = rox_poll_cq,

@@ -82,13 +82,15 @@ static int rox_counter_dealloc(struct rdma_counter *counter)
 	return 0;
 }
 
+ROX_OP_COUNTER_BIND_QP(rox_counter_bind_qp, rox_counter_unbind_qp)
+
 const struct ib_device_ops rox_statistic_ops = {
 	.alloc_hw_port_stats = rox_alloc_hw_port_stats,
 	.get_hw_stats = rox_get_hw_stats,
 	.modify_hw_stat = rox_modify_hw_stat,
 	.process_mad = rox_process_mad,
 
-	ROX_OPS_COUNTER_BIND_QP
+	ROX_OPS_COUNTER_BIND_QP(rox_counter_bind_qp, rox_counter_unbind_qp)
 	.counter_alloc_stats = rox_counter_alloc_stats,
 	.counter_update_stats = rox_counter_update_stats,
 	.counter_dealloc = rox_counter_dealloc,
@@ -98,5 +100,5 @@ const struct ib_device_ops rox_statistic_ops = {
 	.fill_res_qp_entry = rox_fill_res_qp,
 	.fill_res_cq_entry = rox_fill_res_cq,
 	.fill_res_mr_entry = rox_fill_res_mr,
-	ROX_OPS_FILL_RES_SRQ
+	ROX_OPS_FILL_RES_SRQ(rox_fill_res_srq)
 };
