@@ -12,6 +12,7 @@
  * gap, however late that is. Losses change nothing, as with adapters; an ACK timeout counts as a
  * CNP, because CNPs were perhaps lost as well.
  */
+#include <linux/compiler.h>
 #include <linux/kernel.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
