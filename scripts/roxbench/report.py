@@ -35,7 +35,8 @@ rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's 
   MTU 1500; `tapqueues`: four queues. `pair` is joined by a socket, which takes only packets.
 - Boots `cost` and `tapcost`: rox with its default congestion control and with `none`, a fixed window.
 - Boot `shared`: flows through a port of 50 Mbit/s with the named queue: how much of the rate they get, of which headers
-  are taken away; "4 flows and 4 of TCP": how much of what all get is rox's. TCP is dctcp where the queue marks, or cubic.
+  are taken away; "4 flows and 4 of TCP": how much of what all get is rox's. TCP is dctcp where the queue marks, else
+  cubic.
 
 The commands:
 
