@@ -29,7 +29,9 @@ def frames(end, netdev, peer, whole):
     if peer == "rox":
         command = f"echo {'NY'[whole]} >/sys/module/rox/parameters/gso"
     elif peer == "tcp":
-        command = f"ethtool -K {netdev} gso {('off', 'on')[whole]}"
+        # A netdev that segments TCP itself takes whole frames also without gso.
+        state = ("off", "on")[whole]
+        command = f"ethtool -K {netdev} tso {state} gso {state}"
         if whole:
             # A netdev without that offload never has it enabled.
             command += f" || ethtool -k {netdev} | grep -q '^scatter-gather: off'"
