@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "layout.hpp"
 
+#include "abi/versions.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -31,6 +33,16 @@ constexpr std::array<Layout, 7> layouts = {{
     known(64, 17, 360, 696, true),  // v64
     known(65, 18, 360, 696, true),  // v65
 }};
+
+/* Who chooses a provider by the file of a library has the same versions in mind. */
+constexpr bool all_versions_have_layouts()
+{
+    return std::equal(layouts.begin(), layouts.end(), known_versions.begin(), known_versions.end(),
+                      [](const Layout &layout, const KnownVersion &version) {
+                          return layout.number == version.number && layout.minor == version.minor;
+                      });
+}
+static_assert(all_versions_have_layouts());
 
 constexpr bool qp_has_room()
 {

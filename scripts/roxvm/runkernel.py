@@ -11,10 +11,11 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
-from . import debugkernel, initramfs, kernels
+from . import debugkernel, initramfs, kernels, userroots
 from .paths import BUILD, CACHE, REPO, HarnessError
 
 SERIES = os.environ.get("ROX_RUN_SERIES", debugkernel.SERIES)
@@ -26,6 +27,8 @@ FIRST_PROCESS = BUILD / "tools/rox-run-init"
 # What the first process loads into a kernel that has it not built in.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "udp_tunnel", "ip6_udp_tunnel", "dummy", "veth", "bridge", "sch_netem",
            "macvlan", "tun", "8021q")
+# libibverbs in the roots, which are Debian's.
+LIBIBVERBS = "usr/lib/x86_64-linux-gnu/libibverbs.so.1"
 
 
 class RunRecipe(debugkernel.Recipe):
@@ -238,11 +241,50 @@ def image():
     return linux.parent
 
 
+def private_number(library):
+    """N of a libibverbs' symbol version IBVERBS_PRIVATE_N."""
+    shown = kernels.run("objdump", "-p", library, stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(r"\bIBVERBS_PRIVATE_(\d+)$", shown, re.M)
+    if not found:
+        raise HarnessError(f"{library} has no private interface")
+    return int(found[1])
+
+
+def providers():
+    """The providers that can be built here, by their file names: one for each private interface.
+
+    They are for this machine's libibverbs, and for those of the roots that are there. A provider works with all
+    versions of rdma-core that have the interface's number, so whose it is makes no difference.
+    """
+    found = {path.name: path for path in (BUILD / "userspace").glob("librox-rdmav*.so")}
+    packages = userroots.packages()
+    for release in userroots.RELEASES:
+        root = userroots.UserRoot(release)
+        if root.arch or not root.complete(packages):
+            continue
+        name = f"librox-rdmav{private_number(root.path / LIBIBVERBS)}.so"
+        if name not in found:
+            debugkernel.say(f"building {name} in the root of {release}")
+            if root.build_provider(stdout=sys.stderr).returncode != 0:
+                raise HarnessError(f"{name} was not built in the root of {release}")
+            found[name] = root.build / "userspace" / name
+    return found
+
+
+def put_providers(folder):
+    """Writes the providers into an image, and removes others."""
+    found = providers()
+    for name, path in found.items():
+        write(folder / name, path.read_bytes())
+    for path in folder.glob("librox-rdmav*.so"):
+        if path.name not in found:
+            path.unlink()
+
+
 def main(arguments):
     try:
         folder = debug_image(arguments[0]) if arguments else image()
-        for provider in (BUILD / "userspace").glob("librox-rdmav*.so"):
-            write(folder / provider.name, provider.read_bytes())
+        put_providers(folder)
         print(folder)
     except HarnessError as error:
         print(f"run-image: {error}", file=sys.stderr)

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "run/image.hpp"
 
+#include "run/library.hpp"
+
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,11 +26,26 @@ constexpr const char *library_folders[] = {
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64",       "/usr/lib",
     "/lib/x86_64-linux-gnu",     "/usr/local/lib64", "/usr/local/lib"};
 
+constexpr std::string_view provider_prefix = "librox-rdmav", provider_suffix = ".so";
+
 bool is_complete(const Image &image)
 {
     std::error_code error;
 
     return fs::exists(image.kernel(), error) && fs::exists(image.first_process(), error);
+}
+
+/// A sentence that says what was found and what is there.
+std::string no_provider(const Image &image, const std::string &path, const Library &library)
+{
+    std::vector<std::string> carried;
+
+    for (const unsigned number : image.providers())
+        carried.push_back(describe_versions(number));
+    return fmt::format("{} is of {}, and {} has {}", path, describe(library), image.folder,
+                       carried.empty() ? "no provider"
+                                       : fmt::format("providers for {} only",
+                                                     fmt::join(carried, ", ")));
 }
 
 } // namespace
@@ -43,6 +63,30 @@ unsigned Image::most_cpus() const
     unsigned most = 1;
 
     return file >> most ? most : 1;
+}
+
+std::string Image::provider(unsigned number) const
+{
+    return fmt::format("{}/{}{}{}", folder, provider_prefix, number, provider_suffix);
+}
+
+std::vector<unsigned> Image::providers() const
+{
+    std::vector<unsigned> numbers;
+    std::error_code error;
+
+    for (const auto &entry : fs::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename();
+        unsigned number = 0;
+
+        if (!name.starts_with(provider_prefix) || !name.ends_with(provider_suffix))
+            continue;
+        std::from_chars(name.data() + provider_prefix.size(), name.data() + name.size(), number);
+        if (fs::path(provider(number)).filename() == name)
+            numbers.push_back(number);
+    }
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
 }
 
 Image find_image()
@@ -66,42 +110,25 @@ Image find_image()
         fmt::format("no kernel (linux, init.cpio) in {}", fmt::join(tried, ", ")));
 }
 
-std::vector<int> private_interfaces(const std::string &file)
-{
-    constexpr std::string_view mark = "IBVERBS_PRIVATE_";
-    std::ifstream stream(file, std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(stream), {});
-    std::vector<int> found;
-
-    for (size_t at = bytes.find(mark); at != bytes.npos; at = bytes.find(mark, at + 1))
-        if (const int number = std::atoi(bytes.c_str() + at + mark.size()); number > 0)
-            found.push_back(number);
-    return found;
-}
-
-Provider find_provider(const Image &image, const std::string &root, std::string &missing)
+std::optional<Provider> find_provider(const Image &image, const std::string &root)
 {
     std::error_code error;
 
     for (const char *const folder : library_folders) {
-        const std::string library = std::string(folder) + "/libibverbs.so.1";
+        const std::string path = std::string(folder) + "/libibverbs.so.1";
 
-        if (!fs::exists(root + library, error))
+        if (!fs::exists(root + path, error))
             continue;
-        for (const int number : private_interfaces(root + library)) {
-            const std::string name = fmt::format("librox-rdmav{}.so", number),
-                              file = image.folder + '/' + name;
-
-            if (fs::exists(file, error))
-                return {file, fmt::format("{}/libibverbs/{}", folder, name)};
-            missing = fmt::format("{} has the private interface {}, for which {} has no provider",
-                                  library, number, image.folder);
-        }
-        if (!missing.empty())
-            return {};
+        const auto library = read_library(root + path);
+        if (!library)
+            continue;
+        const std::string file = image.provider(library->number);
+        if (!is_known(*library) || !fs::exists(file, error))
+            throw std::runtime_error(no_provider(image, path, *library));
+        return Provider{file,
+                        fmt::format("{}/libibverbs/{}", folder, fs::path(file).filename().string()),
+                        fmt::format("{} of {}", path, describe(*library))};
     }
-    missing =
-        "there is no libibverbs (Debian's package is libibverbs1): RDMA programs find no device";
     return {};
 }
 

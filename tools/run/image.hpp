@@ -6,6 +6,7 @@
 #ifndef ROX_TOOLS_RUN_IMAGE_HPP
 #define ROX_TOOLS_RUN_IMAGE_HPP
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,24 +22,26 @@ struct Image {
     std::vector<std::string> arguments() const;
     /// The number of CPUs that this kernel can have: in the file "cpus", or 1.
     unsigned most_cpus() const;
+    /// The provider for a number of libibverbs' private interface; the file need not be there.
+    std::string provider(unsigned number) const;
+    /// The numbers for which there is a provider.
+    std::vector<unsigned> providers() const;
 };
 
 /// Finds the files: ROX_RUN_IMAGE, else beside the program. @throw std::runtime_error
 Image find_image();
 
-/// A provider and its place in the file system.
+/// A provider, its place in the file system, and the library that finds it there.
 struct Provider {
-    std::string file, target;
+    std::string file, target, library;
 };
 
 /**
  * The provider for the libibverbs of the file system below @p root.
- * @param missing if there is none: a sentence that says so
+ * @return nothing if there is no libibverbs
+ * @throw std::runtime_error if there is one for which the image has no provider
  */
-Provider find_provider(const Image &image, const std::string &root, std::string &missing);
-
-/// The numbers of private interfaces (IBVERBS_PRIVATE_34) that a file names.
-std::vector<int> private_interfaces(const std::string &file);
+std::optional<Provider> find_provider(const Image &image, const std::string &root);
 
 } // namespace rox::run
 

@@ -165,14 +165,22 @@ uint64_t cgroup_memory()
     return least;
 }
 
+/// What this process may ask for. (The kernel's soft limit is its hard one.)
+uint64_t address_space()
+{
+    rlimit limit{};
+
+    return getrlimit(RLIMIT_AS, &limit) == 0 ? limit.rlim_max : RLIM_INFINITY;
+}
+
 } // namespace
 
 unsigned default_memory()
 {
     constexpr uint64_t mib = 1 << 20, most = 2048, least = 128;
+    const uint64_t all = std::min({free_memory(), cgroup_memory(), address_space()});
 
-    return static_cast<unsigned>(
-        std::clamp(std::min(free_memory(), cgroup_memory()) / 2 / mib, least, most));
+    return static_cast<unsigned>(std::clamp(all / 2 / mib, least, most));
 }
 
 unsigned default_cpus(const Image &image)

@@ -24,7 +24,8 @@ struct MachineSettings {
     std::vector<std::string> more; ///< arguments for the kernel
 };
 
-/// MiB of memory for the kernel: half of what is free here and in the cgroup, at most 2 GiB.
+/// MiB of memory for the kernel: half of what is free here, and of what the cgroup and the limit of
+/// address space allow, at most 2 GiB.
 unsigned default_memory();
 
 /// So many CPUs as the calling thread may use, but 2 to 4, and no more than the kernel can have.

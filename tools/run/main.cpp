@@ -86,11 +86,27 @@ unsigned number_of_cpus(const Image &image, unsigned wanted)
     return wanted != 0 ? wanted : default_cpus(image);
 }
 
+/// The provider for the libibverbs that the command finds. It may have one of its own elsewhere, or
+/// need none.
+void take_provider(Job &job, const Image &image, bool verbose)
+{
+    const auto provider = find_provider(image, "");
+
+    if (!provider) {
+        fmt::print(stderr, "rox-run: there is no libibverbs (Debian's package is libibverbs1): "
+                           "RDMA programs find no device\n");
+        return;
+    }
+    job.provider = provider->file;
+    job.provider_target = provider->target;
+    if (verbose)
+        fmt::print(stderr, "rox-run: provider {} for {}\n", provider->file, provider->library);
+}
+
 int run(const Arguments &arguments)
 {
     const Image image = find_image();
     Terminal terminal;
-    std::string missing;
     Job job;
 
     job.arguments = arguments.command;
@@ -103,17 +119,12 @@ int run(const Arguments &arguments)
     job.writable = real_folders(arguments.writable);
     job.writable.insert(job.writable.begin(), job.folder);
     job.program = std::filesystem::read_symlink("/proc/self/exe");
-    const Provider provider = find_provider(image, "", missing);
-    job.provider = provider.file;
-    job.provider_target = provider.target;
-    if (!missing.empty())
-        fmt::print(stderr, "rox-run: {}\n", missing);
+    take_provider(job, image, arguments.verbose);
     hold_signals();
     const unsigned memory = arguments.memory != 0 ? arguments.memory : default_memory();
     const unsigned cpus = number_of_cpus(image, arguments.cpus);
     if (arguments.verbose)
-        fmt::print(stderr, "rox-run: {} with {} MiB, {} CPUs, provider {}\n", image.kernel(),
-                   memory, cpus, provider.file);
+        fmt::print(stderr, "rox-run: {} with {} MiB, {} CPUs\n", image.kernel(), memory, cpus);
     Machine machine(image, {memory, cpus, arguments.kernel});
     return relay(machine, job, terminal, {arguments.timeout, arguments.verbose, arguments.log});
 }

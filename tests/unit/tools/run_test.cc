@@ -2,7 +2,6 @@
 /* What rox-run and its first process tell each other, and what rox-run makes of the caller's words.
  */
 #include "run/caller.hpp"
-#include "run/image.hpp"
 #include "run/init/modules.hpp"
 #include "run/job.hpp"
 #include "run/machine.hpp"
@@ -14,6 +13,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace rox::run {
 namespace {
@@ -135,50 +136,6 @@ TEST(RunMachine, TheEndHasACause)
     EXPECT_NE(other.reason.find("ptrace: Operation not permitted"), std::string::npos);
 }
 
-/// A root with a libibverbs that has this text, and an image folder with a provider for 34.
-class RunProvider : public testing::Test {
-protected:
-    void SetUp() override
-    {
-        char name[] = "/tmp/rox-run-test.XXXXXX";
-
-        root = mkdtemp(name);
-        std::filesystem::create_directories(root + "/usr/lib64");
-        std::ofstream(root + "/librox-rdmav34.so") << "x";
-    }
-    void TearDown() override { std::filesystem::remove_all(root); }
-
-    Provider look(const std::string &library)
-    {
-        if (!library.empty())
-            std::ofstream(root + "/usr/lib64/libibverbs.so.1") << library;
-        return find_provider({root}, root, missing);
-    }
-
-    std::string root, missing;
-};
-
-TEST_F(RunProvider, IsTheOneOfThePrivateInterface)
-{
-    const Provider provider = look(std::string("\0IBVERBS_1.1\0IBVERBS_PRIVATE_34\0", 32));
-
-    EXPECT_EQ(provider.file, root + "/librox-rdmav34.so");
-    EXPECT_EQ(provider.target, "/usr/lib64/libibverbs/librox-rdmav34.so");
-    EXPECT_EQ(missing, "");
-}
-
-TEST_F(RunProvider, OfAnotherIsMissing)
-{
-    EXPECT_EQ(look(std::string("\0IBVERBS_PRIVATE_99\0", 21)).file, "");
-    EXPECT_NE(missing.find("private interface 99"), std::string::npos) << missing;
-}
-
-TEST_F(RunProvider, WithoutALibraryASentenceNamesThePackage)
-{
-    EXPECT_EQ(look("").file, "");
-    EXPECT_NE(missing.find("libibverbs1"), std::string::npos) << missing;
-}
-
 /// A folder with the file "cpus", which says how many the kernel can have.
 Image image_with_cpus(const std::string &text)
 {
@@ -196,6 +153,19 @@ TEST(RunCpus, NoMoreThanTheKernelCanHave)
     EXPECT_EQ(image_with_cpus("x\n").most_cpus(), 1U);
     EXPECT_EQ(image_with_cpus("8\n").most_cpus(), 8U);
     EXPECT_EQ(default_cpus(image_with_cpus("2\n")), 2U);
+}
+
+/* In a child, whose limit it is. */
+TEST(RunMemory, HalfOfTheAddressSpaceThatIsAllowed)
+{
+    EXPECT_EXIT(
+        {
+            const rlimit limit{512U << 20, 512U << 20};
+
+            setrlimit(RLIMIT_AS, &limit);
+            _exit(default_memory() <= 256 && default_memory() >= 128 ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
 }
 
 TEST(RunCpus, AtLeastTwoAtMostFour)
