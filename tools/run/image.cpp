@@ -43,9 +43,9 @@ std::string no_provider(const Image &image, const std::string &path, const Libra
     for (const unsigned number : image.providers())
         carried.push_back(describe_versions(number));
     return fmt::format("{} is of {}, and {} has {}", path, describe(library), image.folder,
-                       carried.empty() ? "no provider"
-                                       : fmt::format("providers for {} only",
-                                                     fmt::join(carried, ", ")));
+                       carried.empty()
+                           ? "no provider"
+                           : fmt::format("providers for {} only", fmt::join(carried, ", ")));
 }
 
 } // namespace

@@ -122,12 +122,12 @@ bool is_known(const Library &library)
 
 std::string describe(const Library &library)
 {
-    return fmt::format(
-        "{} ({}, IBVERBS_1.{})",
-        library.release != 0 ? fmt::format("rdma-core {}", library.release) : "an rdma-core",
-        library.number != 0 ? fmt::format("IBVERBS_PRIVATE_{}", library.number)
-                            : "no IBVERBS_PRIVATE_N",
-        library.minor);
+    return fmt::format("{} ({}, IBVERBS_1.{})",
+                       library.release != 0 ? fmt::format("rdma-core {}", library.release)
+                                            : "an rdma-core",
+                       library.number != 0 ? fmt::format("IBVERBS_PRIVATE_{}", library.number)
+                                           : "no IBVERBS_PRIVATE_N",
+                       library.minor);
 }
 
 std::string describe_versions(unsigned number)

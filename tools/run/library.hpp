@@ -13,9 +13,10 @@ namespace rox::run {
 
 /// A libibverbs.so.1. It is read and not loaded: it may need another C library than this program.
 struct Library {
-    unsigned number = 0;  ///< N of its symbol version IBVERBS_PRIVATE_N, or 0
-    unsigned minor = 0;   ///< the greatest N of its symbol versions IBVERBS_1.N, or 0
-    unsigned release = 0; ///< rdma-core's, if the file's name has it (libibverbs.so.1.14.44.0), or 0
+    unsigned number = 0; ///< N of its symbol version IBVERBS_PRIVATE_N, or 0
+    unsigned minor = 0;  ///< the greatest N of its symbol versions IBVERBS_1.N, or 0
+    unsigned release =
+        0; ///< rdma-core's, if the file's name has it (libibverbs.so.1.14.44.0), or 0
 };
 
 /**

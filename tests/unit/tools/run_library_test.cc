@@ -98,7 +98,8 @@ TEST_F(RunLibrary, NamesThatAreNearlyThoseDoNotCount)
 
 TEST_F(RunLibrary, NoSymbolVersionsAtAll)
 {
-    const auto library = read_library(put(ElfFile(std::vector<std::string>{}), "libibverbs.so.1.14.44.0"));
+    const auto library = read_library(
+        put(ElfFile(std::vector<std::string>{}), "libibverbs.so.1.14.44.0"));
 
     ASSERT_TRUE(library);
     EXPECT_EQ(library->number, 0U);
