@@ -102,7 +102,8 @@ private:
         size_ = size;
         append(Elf64_Verdef{VER_DEF_CURRENT, 0, static_cast<Elf64_Half>(++count_), names, 0,
                             sizeof(Elf64_Verdef), 0});
-        append(Elf64_Verdaux{name(version), parent.empty() ? 0U : sizeof(Elf64_Verdaux)});
+        const Elf64_Word to_parent = parent.empty() ? 0 : sizeof(Elf64_Verdaux);
+        append(Elf64_Verdaux{name(version), to_parent});
         if (!parent.empty())
             append(Elf64_Verdaux{name(parent), 0});
     }
