@@ -3,6 +3,8 @@
 
 import re
 
+from .stats import PEERS
+
 KIB = 1 << 10
 MIB = 1 << 20
 RDMA = ["rox", "rxe", "siw"]
@@ -40,7 +42,7 @@ class Boot:
     @property
     def peers(self):
         wanted = {peer for what in self.measurements for peer in what["peers"]}
-        return [peer for peer in ("rox", "none", "rxe", "siw", "tcp") if peer in wanted]
+        return [peer for peer in PEERS if peer in wanted and peer != "limit"]
 
 
 def perftest(setting, test, size, peers=None, qps=1, service="RC", **more):

@@ -11,8 +11,8 @@ import time
 from .sides import Failed, Local
 
 MTU = "9000"
-MODULE = {"rox": "rox", "rxe": "rdma_rxe"}
-# Peers that are another one with a setting: what their RDMA links are, and the setting's file and value.
+MODULE = {"rox": "rox", "none": "rox", "rxe": "rdma_rxe"}
+# A peer that is another one with a setting: the type of its links; the setting's file and value.
 KIND = {"none": "rox"}
 SETTING = {"none": ("cc/algorithm", "none")}
 # Connections whose server and client have devices of different kinds.
@@ -32,7 +32,7 @@ def insert(side, peer, siw):
     if peer == "siw":
         commands = [["modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"], ["insmod", siw]]
     else:
-        commands = [["modprobe", MODULE[KIND.get(peer, peer)]]]
+        commands = [["modprobe", MODULE[peer]]]
     for command in commands:
         status, text = side.run(*command)
         if status and "File exists" not in text:
@@ -170,7 +170,7 @@ class OneAtATime:
                     end.side.run("rdma", "link", "delete", end.device)
                 end.device = None
             for end, kind in zip(self.ends, self.kinds()):
-                end.side.run("modprobe", "-r", MODULE.get(KIND.get(kind, kind), "siw"))
+                end.side.run("modprobe", "-r", MODULE.get(kind, "siw"))
         self.present = None
 
     def others_cpu(self):
