@@ -122,6 +122,7 @@ class Machine:
             "ROX_VM_SHARED": " ".join(map(str, s.shared)),
             "ROX_VM_SHELL": "1" if s.shell else "", "ROX_VM_KEEP": "1" if s.keep else "",
             "ROX_VM_ROLE": "" if s.role is None else str(s.role),
+            "ROX_VM_LEAPS": "1" if s.icount.endswith("sleep=off") else "",
             **{k: v for k, v in s.environment.items() if k.startswith("ROX_VM_")},
         }
         command = ["umask 022", ". /run/rox-vm/environment", f"cd {shlex.quote(s.cwd)}",
