@@ -39,4 +39,17 @@ static inline bool rox_crc32_le_is_fast(void)
 #endif
 }
 
+/*
+ * Does crc32_le() look up each byte in a table? Kernels that cannot tell have something better for
+ * these processors.
+ */
+static inline bool rox_crc32_le_is_table(void)
+{
+#if IS_ENABLED(CONFIG_CRC32) && !defined(ROX_HAVE_CRC32_OPTIMIZATIONS)
+	return !IS_ENABLED(CONFIG_ARM64) && !IS_ENABLED(CONFIG_RISCV);
+#else
+	return !rox_crc32_le_is_fast();
+#endif
+}
+
 #endif /* ROX_COMPAT_CRC32_H */

@@ -5,8 +5,9 @@
  * Before Linux 6.14 crc32_le() uses tables, and accelerated code is available only as "crc32" of
  * the crypto API. From 6.14 on crc32_le() is accelerated, and "crc32" of the crypto API, where it
  * exists, only calls it. Which of the two it is, the kernel tells by crc32_optimizations(), or else
- * by the name of the crypto driver.
+ * by the name of the crypto driver. Where there is none, long pieces are for crc32_sparse.c.
  */
+#include <linux/cache.h>
 #include <linux/err.h>
 #include <linux/module.h>
 #include <linux/string.h>
@@ -21,7 +22,15 @@
 /* A small kernel may be without the crypto API. */
 #define ROX_HAS_SHASH	IS_REACHABLE(CONFIG_CRYPTO_HASH)
 
+/* crc32_sparse.c reads words of eight bytes at any address. */
+#define ROX_HAS_SPARSE	(BITS_PER_LONG == 64 && \
+			 (IS_ENABLED(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS) || \
+			  IS_ENABLED(CONFIG_UML_X86)))
+
 static struct crypto_shash *rox_crc32_tfm;
+
+/* crc32_sparse.c is faster than crc32_le(). */
+static bool rox_crc32_sparse_pays __ro_after_init;
 
 static bool rox_crc32_is_accelerated(struct crypto_shash *tfm)
 {
@@ -68,6 +77,7 @@ void rox_crc32_init(void)
 {
 	struct crypto_shash *tfm;
 
+	rox_crc32_sparse_pays = ROX_HAS_SPARSE && rox_crc32_le_is_table();
 	if (!ROX_HAS_SHASH || rox_crc32_le_is_fast())
 		return;
 	tfm = crypto_alloc_shash("crc32", 0, 0);
@@ -103,6 +113,8 @@ u32 rox_crc32(u32 state, const void *data, size_t len)
 {
 	if (ROX_HAS_SHASH && rox_crc32_tfm && len >= ACCEL_MIN_LEN)
 		return rox_crc32_accel(state, data, len);
+	if (rox_crc32_sparse_pays && len >= ROX_SPARSE_MIN)
+		return rox_crc32_sparse(state, data, len);
 	return rox_crc32_table(state, data, len);
 }
 

@@ -367,4 +367,9 @@ u32 rox_crc32(u32 state, const void *data, size_t len);
 void rox_crc32_init(void);
 void rox_crc32_exit(void);
 
+/* For fewer bytes a table is as fast. */
+#define ROX_SPARSE_MIN		640
+
+u32 rox_crc32_sparse(u32 state, const void *data, size_t len);
+
 #endif /* ROX_WIRE_H */

@@ -224,6 +224,24 @@ static void crc_of_any_length(struct kunit *test)
 					    "%zu bytes at %zu", len, at);
 }
 
+/* Without tables: around its blocks and turns, at all alignments, and with any state. */
+static void crc_without_tables(struct kunit *test)
+{
+	size_t size = 3000, len, at;
+	u8 *data = kunit_kmalloc(test, size + 8, GFP_KERNEL);
+	u32 state = 0x12345678;
+
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	for (at = 0; at < size + 8; at++)
+		data[at] = at * at + (at >> 3);
+	for (len = ROX_SPARSE_MIN; len <= size; len += 1 + len % 29) {
+		state = slow_crc32(state, data, 4);
+		KUNIT_ASSERT_EQ_MSG(test, rox_crc32_sparse(state, data + len % 8, len),
+				    slow_crc32(state, data + len % 8, len),
+				    "%zu bytes at %zu", len, len % 8);
+	}
+}
+
 /* ---- opcodes ---- */
 
 /* An opcode according to IBTA volume 1, tables 38 and 39, annex A14. */
@@ -536,6 +554,7 @@ static struct kunit_case rox_wire_cases[] = {
 	KUNIT_CASE(icrc_of_ipv6),
 	KUNIT_CASE(icrc_of_ones),
 	KUNIT_CASE(crc_of_any_length),
+	KUNIT_CASE(crc_without_tables),
 	KUNIT_CASE_PARAM(opcode_as_specified, spec_op_gen_params),
 	KUNIT_CASE(other_opcodes_are_unknown),
 	KUNIT_CASE(legal_sequences),

@@ -9,7 +9,7 @@ SIDES = ("client", "server", "other", "idle", "wait")
 COPY = re.compile(r"(__)?mem(cpy|move)(_orig|_erms)?|rep_movs_alternative|copy_user_generic_\w+|copy_user_enhanced_\w+|"
                   r"__copy_user_\w+|copy_mc_\w+|__memcpy_flushcache|copy_page(_regs)?|_copy_mc_\w+")
 SUM = re.compile(r"crc32c?_(le|be)(_base|_generic\w*)?|__crc32c_le\w*|crc32_body\w*|crc32c?_pclmul\w*|"
-                 r"crc32c_intel_le_hw\w*|crc_pcl|csum_partial\w*|do_csum\w*")
+                 r"crc32c_intel_le_hw\w*|crc_pcl|csum_partial\w*|do_csum\w*|rox_crc32_sparse|rox_sparse_\w+")
 # The loop of an idle CPU, which is no work for a message.
 IDLE = re.compile(r"do_idle|cpu_idle_poll|default_idle\w*|acpi_\w*idle\w*|cpuidle_\w+|arch_cpu_idle\w*|"
                   r"native_(safe_)?halt|pv_native_safe_halt|intel_idle\w*|haltpoll_\w+|menu_\w+|teo_\w+|"
@@ -25,7 +25,7 @@ WATCH = {
                                    "__memcpy_flushcache")},
     "rep_movs_alternative": (0, RCX),
     **{name: (1, RDX) for name in ("crc32_le", "crc32_le_base", "__crc32c_le", "__crc32c_le_base",
-                                   "crc32c_intel_le_hw")},
+                                   "crc32c_intel_le_hw", "rox_crc32_sparse")},
     **{name: (1, RSI) for name in ("csum_partial", "crc32_pclmul_le_16", "crc_pcl")},
     "__switch_to": (2, 0),
     "do_idle": (3, 0),
