@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * CRC-32 without tables and vector instructions, for processors whose crc32_le() looks up each byte.
+ * CRC-32 without tables and vector instructions, for processors whose crc32_le() looks up each
+ * byte.
  *
  * The CRC is the remainder of a polynomial, and that does not change if a multiple of the generator
  * is added. One of its multiples has only five terms, all of them whole bytes apart:
@@ -8,8 +9,8 @@
  *	x^(8 * 300) + x^(8 * 155) + x^(8 * 117) + x^(8 * 89) + 1
  *
  * Added at the right place it takes a word of the data away, and adds it to the data 145, 183, 211
- * and 300 bytes later. That costs four exclusive ors for eight bytes, with no dependence on the word
- * before. What remains are the last ROX_FAR bytes, whose CRC is that of all.
+ * and 300 bytes later. That costs four exclusive ors for eight bytes, which do not wait for the
+ * word before. What remains are the last ROX_FAR bytes, whose CRC is that of all.
  */
 #include <linux/align.h>
 #include <linux/kernel.h>
@@ -88,7 +89,7 @@ u32 rox_crc32_sparse(u32 state, const void *data, size_t len)
 	__le32 first = cpu_to_le32(state);
 	const u8 *p = data;
 
-	/* As if a word that was taken away 300 bytes earlier had added the state to the first word. */
+	/* As if a word that was taken away 300 bytes earlier had added the state to the first. */
 	memset(before, 0, ROX_FAR);
 	memcpy(at - 300, &first, sizeof(first));
 	for (; left; left -= n, p += n) {
@@ -96,7 +97,7 @@ u32 rox_crc32_sparse(u32 state, const void *data, size_t len)
 		rox_sparse_block(p, at, n);
 		rox_sparse_next(words, (const u64 *)(before + n));
 	}
-	/* Nothing is taken away any more. Of the words before, what is read no more gets the result. */
+	/* Nothing is taken away any more. What is read no more gets the result. */
 	memset(at, 0, ROX_FAR);
 	for (i = 0; i < ROX_FAR; i += sizeof(u64), p += sizeof(u64))
 		words[i / sizeof(u64)] = rox_sparse_sum(p, at + i);
