@@ -55,6 +55,9 @@
 #define ROX_OVERTAKEN		4U
 #define ROX_OVERTAKEN_MOST	32U
 
+/* So many gaps are given time to close before it is known whether the peer stores requests. */
+#define ROX_GAPS_STRANGER	8U
+
 /* Value of @due for go-back-N. */
 #define ROX_GAP_ALL		U32_MAX
 
@@ -81,6 +84,8 @@ void rox_recovery_rewound(struct rox_qp *qp)
 	rec->trial = false;
 	rec->lacks = false;
 	rec->resent = false;
+	rec->doubted = false;
+	rec->whole = false;
 	rec->timed_at = 0;
 	rec->waited = 0;
 }
@@ -204,6 +209,26 @@ static void rox_recovery_tried(struct rox_qp *qp, u32 una)
 
 /* ---- gaps ---- */
 
+/* The round trip that was measured took @ns. */
+static void rox_recovery_took(struct rox_recovery *rec, u64 ns)
+{
+	rec->round_trip = rec->least ? (7 * rec->round_trip + ns) / 8 : ns;
+	rec->least = rec->least ? min(rec->least, ns) : ns;
+	rec->timed_at = 0;
+}
+
+/* A gap has closed by itself. */
+static void rox_recovery_overtaken(struct rox_recovery *rec)
+{
+	rec->overtaken = min(rec->overtaken + ROX_OVERTAKEN, ROX_OVERTAKEN_MOST);
+}
+
+/* Half a round trip. Where most gaps close by themselves, up to a whole one. */
+static u64 rox_recovery_patience(const struct rox_recovery *rec)
+{
+	return rec->round_trip * (ROX_OVERTAKEN_MOST + rec->overtaken) / (2 * ROX_OVERTAKEN_MOST);
+}
+
 /*
  * Waits before the gap is filled, if gaps have closed by themselves or it is time to test that.
  * The timer then fills the gap, unless it has closed.
@@ -212,11 +237,15 @@ static void rox_recovery_tried(struct rox_qp *qp, u32 una)
 static bool rox_recovery_pauses(struct rox_qp *qp)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
+	u64 now = ktime_get_ns();
 
 	if (!rec->overtaken && rec->gaps++ % ROX_GAPS_WATCHED)
 		return false;
+	/* Before the first ACK. What the NAK is for was sent together with the missing packet. */
+	if (!rec->least && rec->timed_at)
+		rox_recovery_took(rec, now - rec->timed_at);
 	rec->due = 0;
-	rox_timer_set(qp, ROX_WAIT_GAP, ktime_get_ns() + rec->round_trip / 2);
+	rox_timer_set(qp, ROX_WAIT_GAP, now + rox_recovery_patience(rec));
 	return true;
 }
 
@@ -226,9 +255,29 @@ static void rox_recovery_paused(struct rox_qp *qp, bool closed)
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	if (closed)
-		rec->overtaken = min(rec->overtaken + ROX_OVERTAKEN, ROX_OVERTAKEN_MOST);
+		rox_recovery_overtaken(rec);
 	else if (rec->overtaken)
 		rec->overtaken--;
+}
+
+/*
+ * The first gaps of a peer that is not known. The network may have changed the order of packets. If
+ * all that was sent is acknowledged without a retransmission, the peer stores early requests.
+ */
+static bool rox_recovery_meets(struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	if (rec->trial || rec->due || rec->untrusted || rec->met >= ROX_GAPS_STRANGER ||
+	    (rec->met && !rec->overtaken))
+		return false;
+	rec->gaps = 0;
+	rox_recovery_pauses(qp);
+	rec->met++;
+	if (!rec->whole)
+		rec->whole_to = qp->send.max_psn;
+	rec->whole = true;
+	return true;
 }
 
 bool rox_recovery_gap(struct rox_qp *qp, bool nak)
@@ -238,10 +287,10 @@ bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 	/* After a timeout nothing is known about the responses after a missing one. */
 	if (qp->send.psn != qp->send.max_psn || !(nak || rox_can_resend(qp)))
 		return false;
-	if (!rec->keeps)
-		return nak && rox_recovery_tries(qp);
-	if (qp->send.waits == ROX_WAIT_GAP)
+	if (nak && qp->send.waits == ROX_WAIT_GAP)
 		return true;
+	if (!rec->keeps)
+		return nak && (rox_recovery_meets(qp) || rox_recovery_tries(qp));
 	if (!rec->due)
 		rec->due = rec->gap;
 	if (rec->stuck && qp->send.una == rec->stuck_at) {
@@ -291,7 +340,11 @@ void rox_recovery_send(struct rox_qp *qp)
 	}
 	rox_retry_missing(qp);
 	rox_cc_untime(qp);
-	if (!rec->probes)
+	/* What was retransmitted before was lost, too. */
+	if (rec->resent && rec->doubted)
+		rox_cc_lost(qp, 1);
+	rec->doubted = !rec->probes && due != ROX_GAP_ALL && rox_can_resend(qp);
+	if (!rec->probes && !rec->doubted)
 		rox_cc_lost(qp, 1);
 	if (due == ROX_GAP_ALL)
 		rox_recovery_distrusts(qp);
@@ -313,6 +366,8 @@ void rox_recovery_send(struct rox_qp *qp)
 	rec->resent = true;
 	rec->resent_to = rox_psn_add(send->una, sent);
 	rec->resent_pkts = sent;
+	rec->resent_at = ktime_get_ns();
+	rec->whole = false;
 	rec->timed_at = 0;
 }
 
@@ -340,13 +395,23 @@ u64 rox_recovery_wait(struct rox_qp *qp, u64 timeout, enum rox_wait *what)
 	return wait;
 }
 
+/* Go-back-N is due, and no ACK has ended a trial. */
+static void rox_recovery_gives_up(struct rox_qp *qp)
+{
+	qp->send.recovery.due = ROX_GAP_ALL;
+	qp->send.recovery.resent_to = qp->send.una;
+}
+
 bool rox_recovery_probe(struct rox_qp *qp, enum rox_wait what)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	if (what == ROX_WAIT_GAP) {
 		rox_recovery_paused(qp, false);
-		rec->due = rec->gap;
+		if (rec->keeps)
+			rec->due = rec->gap;
+		else if (!rox_recovery_tries(qp))
+			rox_recovery_gives_up(qp);
 		return true;
 	}
 	if (what != ROX_WAIT_PROBE)
@@ -364,6 +429,22 @@ bool rox_recovery_probe(struct rox_qp *qp, enum rox_wait what)
 }
 
 /* ---- ACKs ---- */
+
+/*
+ * The first ACK since packets were retransmitted. If it comes long before the peer could have
+ * answered them, nothing was lost.
+ */
+static void rox_recovery_judge(struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+	u64 took = ktime_get_ns() - rec->resent_at;
+
+	rec->doubted = false;
+	if (took < rec->least / 2)
+		rox_recovery_overtaken(rec);
+	else
+		rox_cc_lost(qp, 1);
+}
 
 /* The retransmitted packets are acknowledged. Did the peer have the packets after them? */
 static void rox_recovery_answered(struct rox_qp *qp, u32 una)
@@ -392,13 +473,16 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 void rox_recovery_progress(struct rox_qp *qp, u32 una)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
-	u64 took;
 
 	rec->probes = 0;
 	rec->waited = 0;
 	if (unlikely(qp->send.waits == ROX_WAIT_GAP)) {
 		rox_timer_clear(qp);
 		rox_recovery_paused(qp, true);
+	}
+	if (unlikely(rec->whole) && rox_psn_diff(una, rec->whole_to) >= 0) {
+		rec->whole = false;
+		rox_recovery_trusts(qp);
 	}
 	/* The gap has closed before the trial began. */
 	if (unlikely(rec->trial) && !rec->resent) {
@@ -408,22 +492,23 @@ void rox_recovery_progress(struct rox_qp *qp, u32 una)
 	/* Go-back-N is under way, and has not come so far. */
 	if (unlikely(rec->lacks) && rox_psn_diff(una, qp->send.psn) > 0)
 		rox_recovery_trusts(qp);
+	if (unlikely(rec->doubted) && rec->resent)
+		rox_recovery_judge(qp);
 	if (unlikely(rec->resent) && rox_psn_diff(una, rec->resent_to) >= 0)
 		rox_recovery_answered(qp, una);
 	if (!rec->timed_at || rox_psn_diff(una, rec->timed_psn) < 0)
 		return;
-	took = ktime_get_ns() - rec->timed_at;
-	rec->round_trip = (7 * rec->round_trip + took) / 8;
-	rec->timed_at = 0;
+	rox_recovery_took(rec, ktime_get_ns() - rec->timed_at);
 }
 
-/* Measures one packet at a time, and none that was retransmitted. */
+/* Measures one packet at a time, which was sent in this run and not retransmitted. */
 void rox_recovery_watch(struct rox_qp *qp, u64 now)
 {
 	struct rox_send *send = &qp->send;
 	struct rox_recovery *rec = &send->recovery;
 
-	if (rec->timed_at || rec->resent || send->psn != send->max_psn)
+	if (rec->timed_at || rec->resent || send->psn != send->max_psn ||
+	    send->max_psn == send->run_max)
 		return;
 	rec->timed_at = now;
 	rec->timed_psn = send->max_psn;

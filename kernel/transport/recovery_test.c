@@ -15,6 +15,7 @@ static struct rox_qp *requester(struct kunit *test)
 	rox_fixture_move(test, qp, IB_QPS_RTS);
 	rox_side_lock(&qp->send.side);
 	qp->send.recovery.round_trip = FAR_NS;
+	qp->send.recovery.least = 1;
 	qp->send.recovery.keeps = true;
 	qp->send.psn = rox_psn_add(qp->send.una, OUTSTANDING);
 	qp->send.max_psn = qp->send.psn;
@@ -44,7 +45,7 @@ static void expect_pause(struct kunit *test, const struct rox_qp *qp)
 	KUNIT_EXPECT_EQ(test, qp->send.waits, ROX_WAIT_GAP);
 	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, 0);
 	KUNIT_EXPECT_GT(test, qp->send.deadline, ktime_get_ns());
-	KUNIT_EXPECT_LE(test, qp->send.deadline, ktime_get_ns() + FAR_NS / 2);
+	KUNIT_EXPECT_LE(test, qp->send.deadline, ktime_get_ns() + FAR_NS);
 }
 
 /* The timer fires. */
@@ -98,6 +99,8 @@ static struct rox_qp *stranger(struct kunit *test)
 	struct rox_qp *qp = requester(test);
 
 	qp->send.recovery.keeps = false;
+	/* The first gap has been given time. */
+	qp->send.recovery.met = 1;
 	return qp;
 }
 
@@ -276,6 +279,76 @@ static void where_gaps_close_by_themselves_they_are_waited_for(struct kunit *tes
 	destroy(qp);
 }
 
+/* Half a round trip at first, a whole one where gaps close, and then less again. */
+static void the_wait_follows_the_order_of_the_network(struct kunit *test)
+{
+	struct rox_qp *qp = requester(test);
+	u64 now = ktime_get_ns();
+	int i;
+
+	nak(test, qp);
+	KUNIT_EXPECT_LT(test, qp->send.deadline, now + FAR_NS * 5 / 8);
+	for (i = 0; i < 20; i++) {
+		closes(qp);
+		nak(test, qp);
+	}
+	KUNIT_EXPECT_GT(test, qp->send.deadline, now + FAR_NS * 7 / 8);
+	for (i = 0; i < 30; i++) {
+		KUNIT_EXPECT_TRUE(test, probe(qp));
+		fills(test, qp);
+		nak(test, qp);
+	}
+	KUNIT_EXPECT_LT(test, qp->send.deadline, ktime_get_ns() + FAR_NS * 5 / 8);
+	destroy(qp);
+}
+
+/* The first gaps are waited for before it is known what the peer does. */
+static void a_peer_is_known_without_a_retransmission(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+
+	qp->send.recovery.met = 0;
+	nak(test, qp);
+	expect_pause(test, qp);
+	acked(qp, 2);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.keeps);
+	nak(test, qp);
+	expect_pause(test, qp);
+	acked(qp, OUTSTANDING - 2);
+	KUNIT_EXPECT_TRUE(test, qp->send.recovery.keeps);
+	destroy(qp);
+}
+
+/* No ACK comes: a trial, or go-back-N if few packets are outstanding. */
+static void the_first_gap_that_stays(struct kunit *test)
+{
+	struct rox_qp *qp = stranger(test);
+
+	qp->send.recovery.met = 0;
+	nak(test, qp);
+	KUNIT_EXPECT_TRUE(test, probe(qp));
+	KUNIT_EXPECT_TRUE(test, qp->send.recovery.trial);
+	destroy(qp);
+	qp = stranger(test);
+	qp->send.recovery.met = 0;
+	acked(qp, OUTSTANDING - 4);
+	nak(test, qp);
+	KUNIT_EXPECT_TRUE(test, probe(qp));
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.trial);
+	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, U32_MAX);
+	local_bh_disable();
+	rox_recovery_send(qp);
+	local_bh_enable();
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.keeps);
+	KUNIT_EXPECT_EQ(test, qp->send.psn, qp->send.una);
+	KUNIT_EXPECT_TRUE(test, qp->send.recovery.lacks);
+	/* The next one is not waited for, as no gap has closed. */
+	qp->send.psn = qp->send.max_psn;
+	qp->send.recovery.due = 0;
+	KUNIT_EXPECT_FALSE(test, rox_recovery_gap(qp, true));
+	destroy(qp);
+}
+
 /* No wait is left after the requester has gone back. */
 static void going_back_ends_the_pause(struct kunit *test)
 {
@@ -299,6 +372,100 @@ static void of_a_write(struct rox_qp *qp)
 		.sent = OUTSTANDING,
 	};
 	qp->sq.index = qp->send.tail + 1;
+}
+
+#define WRITES 8U
+
+/* What is outstanding are WRITEs without data, which can be sent. */
+static struct rox_qp *of_writes(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_qp *qp;
+	u32 i;
+
+	f->dev->cc.ops = &rox_cc_adaptive;
+	qp = requester(test);
+	qp->send.psn = rox_psn_add(qp->send.una, WRITES);
+	qp->send.max_psn = qp->send.psn;
+	for (i = 0; i < WRITES; i++)
+		*rox_swqe_at(qp, qp->send.tail + i) = (struct rox_swqe) {
+			.opcode = IB_WR_RDMA_WRITE,
+			.first_psn = rox_psn_add(qp->send.una, i),
+			.npkts = 1,
+			.sent = 1,
+		};
+	qp->sq.index = qp->send.tail + WRITES;
+	return qp;
+}
+
+/* A gap is filled; the peer may have got the packets before that. */
+static void refills(struct kunit *test, struct rox_qp *qp)
+{
+	qp->send.recovery.due = 2;
+	local_bh_disable();
+	rox_recovery_send(qp);
+	local_bh_enable();
+	KUNIT_EXPECT_TRUE(test, qp->send.recovery.resent);
+	KUNIT_EXPECT_EQ(test, qp->send.recovery.resent_to, rox_psn_add(qp->send.una, 2));
+}
+
+static u32 lost(const struct rox_qp *qp)
+{
+	return qp->send.cc.flow.adaptive.round_lost / qp->mtu;
+}
+
+static void destroy_writes(struct rox_qp *qp)
+{
+	qp->sq.index = qp->send.tail;
+	destroy(qp);
+}
+
+static void what_was_not_lost_is_not_told(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rec->least = FAR_NS;
+	refills(test, qp);
+	KUNIT_EXPECT_EQ(test, lost(qp), 0);
+	/* Much sooner than a round trip later. */
+	acked(qp, 1);
+	KUNIT_EXPECT_EQ(test, lost(qp), 0);
+	KUNIT_EXPECT_GT(test, rec->overtaken, 0);
+	/* Now gaps are given time. */
+	rec->resent = false;
+	nak(test, qp);
+	expect_pause(test, qp);
+	destroy_writes(qp);
+}
+
+static void what_was_lost_is_told_once(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rec->least = FAR_NS;
+	refills(test, qp);
+	rec->resent_at -= FAR_NS;
+	acked(qp, 1);
+	KUNIT_EXPECT_EQ(test, lost(qp), 1);
+	KUNIT_EXPECT_EQ(test, rec->overtaken, 0);
+	/* The second one only if the peer lacks what follows, too. */
+	acked(qp, 2);
+	KUNIT_EXPECT_EQ(test, lost(qp), 1);
+	destroy_writes(qp);
+}
+
+/* A retransmission that is followed by the next one without an ACK. */
+static void what_is_lost_again_is_told(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+
+	qp->send.recovery.least = FAR_NS;
+	refills(test, qp);
+	refills(test, qp);
+	KUNIT_EXPECT_EQ(test, lost(qp), 1);
+	destroy_writes(qp);
 }
 
 /*
@@ -395,6 +562,12 @@ static struct kunit_case rox_recovery_cases[] = {
 	KUNIT_CASE(a_trial_that_is_not_needed_is_dropped),
 	KUNIT_CASE(one_gap_of_some_is_watched),
 	KUNIT_CASE(where_gaps_close_by_themselves_they_are_waited_for),
+	KUNIT_CASE(the_wait_follows_the_order_of_the_network),
+	KUNIT_CASE(a_peer_is_known_without_a_retransmission),
+	KUNIT_CASE(the_first_gap_that_stays),
+	KUNIT_CASE(what_was_not_lost_is_not_told),
+	KUNIT_CASE(what_was_lost_is_told_once),
+	KUNIT_CASE(what_is_lost_again_is_told),
 	KUNIT_CASE(going_back_ends_the_pause),
 	KUNIT_CASE(a_timeout_is_no_reason_to_wait),
 	KUNIT_CASE(what_was_requested_again_is_forgotten),

@@ -187,12 +187,17 @@ enum rox_wait {
  * @bulky: the last trial was of one packet; the next one is of a burst
  * @lacks: the requester has gone back because of a NAK: the peer lacks the packet at una
  * @resent: packets were retransmitted, and no ACK or NAK has covered them yet
+ * @doubted: the first ACK since then will show whether that was needed. Only if so, the algorithm
+ *	is told of the loss.
+ * @whole: a gap of a peer that is not known has been waited for, and nothing was retransmitted since
+ * @whole_to: PSN after what had been sent when that gap was seen
  * @stuck: the peer has acknowledged exactly the retransmitted packets, up to @stuck_at
  * @stuck_at: see @stuck
  * @drops: gaps in a row that began at @stuck_at
  * @overtaken: number of the next gaps that are filled only after a wait, because gaps have
  *	closed by themselves
  * @gaps: NAKs for gaps, counted while @overtaken is 0
+ * @met: how often such a gap was waited for
  * @untrusted: NAKs of a peer that had not shown that it stores early requests
  * @probes: probes sent since the last progress
  * @waited: time spent waiting for probes, in ns; the ACK timeout is shorter by it
@@ -202,7 +207,9 @@ enum rox_wait {
  * @resent_pkts: how many packets before @resent_to were retransmitted
  * @timed_psn: an ACK up to this PSN ends the round trip that is measured
  * @timed_at: start of that round trip, in ktime ns; 0: none is measured
+ * @resent_at: when packets were retransmitted, in ktime ns
  * @round_trip: mean round trip, in ns
+ * @least: minimum round trip, in ns; 0: none was measured
  */
 struct rox_recovery {
 	bool keeps;
@@ -210,12 +217,16 @@ struct rox_recovery {
 	bool bulky;
 	bool lacks;
 	bool resent;
+	bool doubted;
+	bool whole;
 	bool stuck;
 	u8 drops;
 	u8 overtaken;
 	u8 gaps;
+	u8 met;
 	u8 probes;
 	u32 untrusted;
+	u32 whole_to;
 	u32 stuck_at;
 	u32 gap;
 	u32 due;
@@ -224,7 +235,9 @@ struct rox_recovery {
 	u32 timed_psn;
 	u64 timed_at;
 	u64 waited;
+	u64 resent_at;
 	u64 round_trip;
+	u64 least;
 };
 
 /**
