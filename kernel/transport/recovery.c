@@ -158,6 +158,9 @@ static void rox_recovery_trusts(struct rox_qp *qp)
 	struct rox_recovery *rec = &qp->send.recovery;
 
 	rox_cc_trusts(qp);
+	/* Its first gap is watched. */
+	if (!rec->keeps)
+		rec->gaps = 0;
 	rec->keeps = true;
 	rec->lacks = false;
 	rec->drops = 0;
@@ -209,24 +212,27 @@ static void rox_recovery_tried(struct rox_qp *qp, u32 una)
 
 /* ---- gaps ---- */
 
-/* The round trip that was measured took @ns. */
+/*
+ * The round trip that is measured took @ns. Where nothing is known yet, a probe may have been sent
+ * meanwhile, and the answer may be that to the probe.
+ */
 static void rox_recovery_took(struct rox_recovery *rec, u64 ns)
 {
+	bool probed = rec->resent_at > rec->timed_at;
+
+	rec->timed_at = 0;
+	if (probed) {
+		rec->round_trip = max(rec->round_trip, ns);
+		return;
+	}
 	rec->round_trip = rec->least ? (7 * rec->round_trip + ns) / 8 : ns;
 	rec->least = rec->least ? min(rec->least, ns) : ns;
-	rec->timed_at = 0;
 }
 
 /* A gap has closed by itself. */
 static void rox_recovery_overtaken(struct rox_recovery *rec)
 {
 	rec->overtaken = min(rec->overtaken + ROX_OVERTAKEN, ROX_OVERTAKEN_MOST);
-}
-
-/* Half a round trip. Where most gaps close by themselves, up to a whole one. */
-static u64 rox_recovery_patience(const struct rox_recovery *rec)
-{
-	return rec->round_trip * (ROX_OVERTAKEN_MOST + rec->overtaken) / (2 * ROX_OVERTAKEN_MOST);
 }
 
 /*
@@ -241,11 +247,11 @@ static bool rox_recovery_pauses(struct rox_qp *qp)
 
 	if (!rec->overtaken && rec->gaps++ % ROX_GAPS_WATCHED)
 		return false;
-	/* Before the first ACK. What the NAK is for was sent together with the missing packet. */
-	if (!rec->least && rec->timed_at)
+	/* Before the first ACK. What the NAK is for was not sent before the missing packet. */
+	if (!rec->least && rec->timed_at && rox_psn_diff(qp->send.una, rec->timed_first) >= 0)
 		rox_recovery_took(rec, now - rec->timed_at);
 	rec->due = 0;
-	rox_timer_set(qp, ROX_WAIT_GAP, now + rox_recovery_patience(rec));
+	rox_timer_set(qp, ROX_WAIT_GAP, now + rec->round_trip);
 	return true;
 }
 
@@ -368,7 +374,8 @@ void rox_recovery_send(struct rox_qp *qp)
 	rec->resent_pkts = sent;
 	rec->resent_at = ktime_get_ns();
 	rec->whole = false;
-	rec->timed_at = 0;
+	if (rec->least || !rec->probes)
+		rec->timed_at = 0;
 }
 
 /* ---- probes ---- */
@@ -460,7 +467,8 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 	rec->stuck_at = una;
 	if (!rec->stuck)
 		rec->drops = 0;
-	if (rec->stuck && !rec->overtaken) {
+	/* Before a round trip is known, a probe may have been too early. */
+	if (rec->stuck && !rec->overtaken && rec->least) {
 		/* All that was retransmitted was missing; one packet has been counted. */
 		rox_cc_lost(qp, rec->resent_pkts - 1);
 		rec->gap = min(2 * rec->gap, ROX_GAP_MOST);
@@ -511,5 +519,6 @@ void rox_recovery_watch(struct rox_qp *qp, u64 now)
 	    send->max_psn == send->run_max)
 		return;
 	rec->timed_at = now;
+	rec->timed_first = send->run_max;
 	rec->timed_psn = send->max_psn;
 }

@@ -44,7 +44,7 @@ static void expect_pause(struct kunit *test, const struct rox_qp *qp)
 {
 	KUNIT_EXPECT_EQ(test, qp->send.waits, ROX_WAIT_GAP);
 	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, 0);
-	KUNIT_EXPECT_GT(test, qp->send.deadline, ktime_get_ns());
+	KUNIT_EXPECT_GT(test, qp->send.deadline, ktime_get_ns() + FAR_NS / 2);
 	KUNIT_EXPECT_LE(test, qp->send.deadline, ktime_get_ns() + FAR_NS);
 }
 
@@ -276,29 +276,6 @@ static void where_gaps_close_by_themselves_they_are_waited_for(struct kunit *tes
 	}
 	KUNIT_EXPECT_GT(test, i, 20);
 	KUNIT_EXPECT_LT(test, i, 50);
-	destroy(qp);
-}
-
-/* Half a round trip at first, a whole one where gaps close, and then less again. */
-static void the_wait_follows_the_order_of_the_network(struct kunit *test)
-{
-	struct rox_qp *qp = requester(test);
-	u64 now = ktime_get_ns();
-	int i;
-
-	nak(test, qp);
-	KUNIT_EXPECT_LT(test, qp->send.deadline, now + FAR_NS * 5 / 8);
-	for (i = 0; i < 20; i++) {
-		closes(qp);
-		nak(test, qp);
-	}
-	KUNIT_EXPECT_GT(test, qp->send.deadline, now + FAR_NS * 7 / 8);
-	for (i = 0; i < 30; i++) {
-		KUNIT_EXPECT_TRUE(test, probe(qp));
-		fills(test, qp);
-		nak(test, qp);
-	}
-	KUNIT_EXPECT_LT(test, qp->send.deadline, ktime_get_ns() + FAR_NS * 5 / 8);
 	destroy(qp);
 }
 
@@ -562,7 +539,6 @@ static struct kunit_case rox_recovery_cases[] = {
 	KUNIT_CASE(a_trial_that_is_not_needed_is_dropped),
 	KUNIT_CASE(one_gap_of_some_is_watched),
 	KUNIT_CASE(where_gaps_close_by_themselves_they_are_waited_for),
-	KUNIT_CASE(the_wait_follows_the_order_of_the_network),
 	KUNIT_CASE(a_peer_is_known_without_a_retransmission),
 	KUNIT_CASE(the_first_gap_that_stays),
 	KUNIT_CASE(what_was_not_lost_is_not_told),

@@ -205,8 +205,9 @@ enum rox_wait {
  * @due: packets to retransmit at once
  * @resent_to: PSN after the last retransmitted packet
  * @resent_pkts: how many packets before @resent_to were retransmitted
- * @timed_psn: an ACK up to this PSN ends the round trip that is measured
- * @timed_at: start of that round trip, in ktime ns; 0: none is measured
+ * @timed_first: the first of the packets of which the round trip is measured
+ * @timed_psn: an ACK up to this PSN ends that round trip
+ * @timed_at: its start, in ktime ns; 0: none is measured
  * @resent_at: when packets were retransmitted, in ktime ns
  * @round_trip: mean round trip, in ns
  * @least: minimum round trip, in ns; 0: none was measured
@@ -232,6 +233,7 @@ struct rox_recovery {
 	u32 due;
 	u32 resent_to;
 	u32 resent_pkts;
+	u32 timed_first;
 	u32 timed_psn;
 	u64 timed_at;
 	u64 waited;
