@@ -26,9 +26,16 @@
  * on their way.
  *
  * Where the network changes the order of packets, gaps close by themselves soon after the NAK,
- * and the retransmission was useless. To detect this, the requester waits half a round trip
- * before it fills one of ROX_GAPS_WATCHED gaps. Once a gap has closed in that time, it also waits
- * before it fills the next ones (RFC 8985, section 6.2).
+ * and the retransmission was useless. To detect this, the requester waits a round trip before it
+ * fills one of ROX_GAPS_WATCHED gaps. Once a gap has closed in that time, it also waits before it
+ * fills the next ones (RFC 8985, section 6.2). So it does if an ACK for what was retransmitted comes
+ * too soon to be an answer to it. The first gaps of a connection get that time, too, before
+ * anything is known of the peer. If all that was in flight is then acknowledged, the peer has
+ * stored what came early, and no trial is needed.
+ *
+ * A gap is no loss if its packet arrives by itself. So the congestion control algorithm is told
+ * of a loss only when the ACK comes that shows that the retransmission was needed. Go-back-N does
+ * not wait for that: its peer stores nothing.
  */
 #include "internal.h"
 
@@ -370,11 +377,12 @@ void rox_recovery_send(struct rox_qp *qp)
 		return;
 	}
 	rec->resent = true;
+	rec->probed = rec->probes;
 	rec->resent_to = rox_psn_add(send->una, sent);
 	rec->resent_pkts = sent;
 	rec->resent_at = ktime_get_ns();
 	rec->whole = false;
-	if (rec->least || !rec->probes)
+	if (rec->least || !rec->probed)
 		rec->timed_at = 0;
 }
 
@@ -468,7 +476,7 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 	if (!rec->stuck)
 		rec->drops = 0;
 	/* Before a round trip is known, a probe may have been too early. */
-	if (rec->stuck && !rec->overtaken && rec->least) {
+	if (rec->stuck && !rec->overtaken && (rec->least || !rec->probed)) {
 		/* All that was retransmitted was missing; one packet has been counted. */
 		rox_cc_lost(qp, rec->resent_pkts - 1);
 		rec->gap = min(2 * rec->gap, ROX_GAP_MOST);

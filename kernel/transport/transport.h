@@ -187,6 +187,7 @@ enum rox_wait {
  * @bulky: the last trial was of one packet; the next one is of a burst
  * @lacks: the requester has gone back because of a NAK: the peer lacks the packet at una
  * @resent: packets were retransmitted, and no ACK or NAK has covered them yet
+ * @probed: they were a probe
  * @doubted: the first ACK since then will show whether that was needed. Only if so, the algorithm
  *	is told of the loss.
  * @whole: a gap of a peer that is not known has been waited for, and nothing was retransmitted since
@@ -218,6 +219,7 @@ struct rox_recovery {
 	bool bulky;
 	bool lacks;
 	bool resent;
+	bool probed;
 	bool doubted;
 	bool whole;
 	bool stuck;

@@ -82,11 +82,12 @@ protected:
     /// ACK timeout.
     void slow(vt::Millis answer = 500ms)
     {
-        for (std::uint64_t id = 0; id <= 4; id++) {
+        constexpr std::uint64_t kQuick = 8, kSlow = 4;
+        for (std::uint64_t id = 0; id < kQuick + kSlow; id++) {
             line->qp.post(SendWr::read({local.sge(0, 10)}, kRemote).id(id));
             Packet read = asking(kReadRequest, next, reth(kRemote.address, kRemote.rkey, 10));
             ASSERT_TRUE(line->gets(read));
-            if (id)
+            if (id >= kQuick)
                 std::this_thread::sleep_for(answer);
             line->send(
                 line->response(kReadOnly, read.psn, aeth(kNoCredits, ++answered), pattern(10, 1)));
