@@ -28,8 +28,8 @@
  * Where the network changes the order of packets, gaps close by themselves soon after the NAK,
  * and the retransmission was useless. To detect this, the requester waits a round trip before it
  * fills one of ROX_GAPS_WATCHED gaps. Once a gap has closed in that time, it also waits before it
- * fills the next ones (RFC 8985, section 6.2). So it does if an ACK for what was retransmitted comes
- * too soon to be an answer to it. The first gaps of a connection get that time, too, before
+ * fills the next ones (RFC 8985, section 6.2). So it does if an ACK for what was retransmitted
+ * comes too soon to be an answer to it. The first gaps of a connection get that time, too, before
  * anything is known of the peer. If all that was in flight is then acknowledged, the peer has
  * stored what came early, and no trial is needed.
  *
@@ -331,6 +331,34 @@ static bool rox_recovery_asks(struct rox_qp *qp, u32 due)
 	return rox_holes_fill(qp, qp->send.una, qp->send.una);
 }
 
+/* Tells the algorithm of a loss, or leaves that to the first ACK. A probe is no sign of one. */
+static void rox_recovery_doubts(struct rox_qp *qp, u32 due)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	/* What was retransmitted before was lost, too. */
+	if (rec->resent && rec->doubted)
+		rox_cc_lost(qp, 1);
+	rec->doubted = !rec->probes && due != ROX_GAP_ALL && rox_can_resend(qp);
+	if (!rec->probes && !rec->doubted)
+		rox_cc_lost(qp, 1);
+}
+
+/* @sent packets from una on were retransmitted. */
+static void rox_recovery_resent(struct rox_qp *qp, u32 sent)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rec->resent = true;
+	rec->probed = rec->probes;
+	rec->resent_to = rox_psn_add(qp->send.una, sent);
+	rec->resent_pkts = sent;
+	rec->resent_at = ktime_get_ns();
+	rec->whole = false;
+	if (rec->least || !rec->probed)
+		rec->timed_at = 0;
+}
+
 void rox_recovery_send(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
@@ -353,12 +381,7 @@ void rox_recovery_send(struct rox_qp *qp)
 	}
 	rox_retry_missing(qp);
 	rox_cc_untime(qp);
-	/* What was retransmitted before was lost, too. */
-	if (rec->resent && rec->doubted)
-		rox_cc_lost(qp, 1);
-	rec->doubted = !rec->probes && due != ROX_GAP_ALL && rox_can_resend(qp);
-	if (!rec->probes && !rec->doubted)
-		rox_cc_lost(qp, 1);
+	rox_recovery_doubts(qp, due);
 	if (due == ROX_GAP_ALL)
 		rox_recovery_distrusts(qp);
 	else
@@ -376,14 +399,7 @@ void rox_recovery_send(struct rox_qp *qp)
 		rec->lacks = due == ROX_GAP_ALL;
 		return;
 	}
-	rec->resent = true;
-	rec->probed = rec->probes;
-	rec->resent_to = rox_psn_add(send->una, sent);
-	rec->resent_pkts = sent;
-	rec->resent_at = ktime_get_ns();
-	rec->whole = false;
-	if (rec->least || !rec->probed)
-		rec->timed_at = 0;
+	rox_recovery_resent(qp, sent);
 }
 
 /* ---- probes ---- */

@@ -190,7 +190,8 @@ enum rox_wait {
  * @probed: they were a probe
  * @doubted: the first ACK since then will show whether that was needed. Only if so, the algorithm
  *	is told of the loss.
- * @whole: a gap of a peer that is not known has been waited for, and nothing was retransmitted since
+ * @whole: a gap of a peer that is not known has been waited for, and nothing was retransmitted
+ *	since
  * @whole_to: PSN after what had been sent when that gap was seen
  * @stuck: the peer has acknowledged exactly the retransmitted packets, up to @stuck_at
  * @stuck_at: see @stuck

@@ -77,9 +77,9 @@ protected:
             ASSERT_TRUE(is(end.send_cq.one(), 1, IBV_WC_SEND));
     }
 
-    /// Makes the device take a mean round trip for something like 0.4 of @p answer. The least one is
-    /// short, so that no answer comes too soon to be one. READs are not asked for again before the
-    /// ACK timeout.
+    /// Makes the device take a mean round trip for something like 0.4 of @p answer. The least one
+    /// is short, so that no answer comes too soon to be one. READs are not asked for again before
+    /// the ACK timeout.
     void slow(vt::Millis answer = 500ms)
     {
         constexpr std::uint64_t kQuick = 8, kSlow = 4;
