@@ -65,6 +65,7 @@ bool read_texts(Job &job, std::string_view name, std::string_view value)
                                 : name == "program"         ? &job.program
                                 : name == "input_file"      ? &job.input_file
                                 : name == "termios"         ? &job.termios
+                                : name == "resolver"        ? &job.resolver
                                                             : nullptr;
 
     if (target == nullptr)
@@ -92,6 +93,10 @@ bool read_numbers(Job &job, std::string_view name, std::string_view value)
         job.nodes = static_cast<unsigned>(first);
     else if (name == "address")
         job.address = static_cast<unsigned>(first);
+    else if (name == "join_pipe")
+        job.join_pipe = static_cast<int>(first);
+    else if (name == "way_out" && all.size() == 2)
+        job.way_out_pipe = static_cast<int>(first), job.way_out6 = all[1] != 0;
     else if (name == "link" && all.size() == 5)
         job.link = {static_cast<uint32_t>(first), all[1], all[2], static_cast<double>(all[3]) / 1e6,
                     all[4]};
@@ -144,6 +149,9 @@ std::string encode(const Job &job)
     writer.add("window", std::to_string(job.rows) + ' ' + std::to_string(job.columns));
     writer.add("nodes", job.nodes);
     writer.add("address", job.address);
+    writer.add("join_pipe", static_cast<uint64_t>(job.join_pipe));
+    writer.add("way_out", std::to_string(job.way_out_pipe) + (job.way_out6 ? " 1" : " 0"));
+    writer.add("resolver", job.resolver);
     writer.add("link", std::to_string(job.link.mtu) + ' ' + std::to_string(job.link.delay_ns) +
                            ' ' + std::to_string(job.link.jitter_ns) + ' ' +
                            std::to_string(static_cast<uint64_t>(job.link.loss * 1e6)) + ' ' +

@@ -18,8 +18,12 @@
 
 namespace rox::run {
 
-/// The pipes, by their number. The last ones are there only if the job needs them.
-enum Pipe : int { control_pipe, input_pipe, output_pipe, error_pipe, network_pipe };
+/// The pipes, by their number. Those to networks are there only if the job needs them, see
+/// `Job::join_pipe`.
+enum Pipe : int { control_pipe, input_pipe, output_pipe, error_pipe, first_network_pipe };
+
+/// So many nodes can be in one network, also in that of several rox-run's.
+constexpr unsigned most_nodes = 64;
 
 /// Where a standard stream of the command leads to.
 enum class Stream : char {
@@ -68,6 +72,10 @@ struct Job {
     unsigned nodes = 1;
     Link link;
     unsigned address = 1; ///< of the first node, in the network
+    /// The number of the pipe to the other rox-run's of the network, and of that to passt; 0: none.
+    int join_pipe = 0, way_out_pipe = 0;
+    bool way_out6 = false; ///< passt has IPv6, too
+    std::string resolver;  ///< the text of /etc/resolv.conf, empty: it stays as it is
 };
 
 /// What rox-run sends after the job.

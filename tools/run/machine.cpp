@@ -22,8 +22,6 @@
 namespace rox::run {
 namespace {
 
-constexpr int pipe_count = error_pipe + 1;
-
 [[noreturn]] void complain(const char *what)
 {
     throw std::system_error(errno, std::generic_category(), what);
@@ -202,13 +200,17 @@ Machine::Machine(const Image &image, const MachineSettings &settings)
     int log[2];
     const pid_t parent = getpid();
 
-    for (int i = 0; i < pipe_count; i++) {
+    for (int i = 0; i < first_network_pipe; i++) {
         auto [mine, other] = make_pair();
 
         numbers += fmt::format("{}{}", i == 0 ? "" : ",", other->get());
         keep.push_back(other->get());
         pipes_.push_back(std::move(mine));
         theirs.push_back(std::move(other));
+    }
+    for (const int socket : settings.networks) {
+        numbers += fmt::format(",{}", socket);
+        keep.push_back(socket);
     }
     if (pipe2(log, O_CLOEXEC) != 0)
         complain("pipe");

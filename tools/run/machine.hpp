@@ -22,6 +22,7 @@ struct MachineSettings {
     unsigned memory = 0;           ///< MiB
     unsigned cpus = 1;             ///< of them the engine of rox needs two
     std::vector<std::string> more; ///< arguments for the kernel
+    std::vector<int> networks;     ///< sockets that it has as pipes, from first_network_pipe on
 };
 
 /// MiB of memory for the kernel: half of what is free here, and of what the cgroup and the limit of

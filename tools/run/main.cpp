@@ -4,11 +4,13 @@
 #include "run/image.hpp"
 #include "run/inside.hpp"
 #include "run/machine.hpp"
+#include "run/networks.hpp"
 #include "run/relay.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -20,21 +22,14 @@ using namespace rox::run;
 
 struct Arguments {
     std::vector<std::string> command, writable, kernel;
-    std::string link, node, log;
-    unsigned nodes = 1, memory = 0, cpus = 0;
+    std::string link, node, log, join;
+    unsigned nodes = 1, number = 0, memory = 0, cpus = 0;
     double timeout = 0;
-    bool user = false, verbose = false;
+    bool net = false, user = false, verbose = false;
 };
 
-void declare(CLI::App &app, Arguments &arguments)
+void declare_network(CLI::App &app, Arguments &arguments)
 {
-    constexpr unsigned most_nodes = 64, least_memory = 64, most_memory = 1 << 20, most_cpus = 64;
-
-    app.add_option("--write", arguments.writable,
-                   "what the command changes in this folder stays; may be repeated")
-        ->allow_extra_args(false)
-        ->option_text("DIR");
-    app.add_flag("--user", arguments.user, "run the command as you; default: as root inside");
     app.add_option("--nodes", arguments.nodes,
                    "so many network namespaces, node1 and so on, a device each")
         ->check(CLI::Range(1U, most_nodes))
@@ -42,9 +37,32 @@ void declare(CLI::App &app, Arguments &arguments)
     app.add_option("--link", arguments.link,
                    "how the nodes are joined: \"mtu 9000 delay 1ms loss 1% rate 1gbit\"")
         ->option_text("TEXT");
+    CLI::Option *const join = app.add_option(
+        "--join", arguments.join, "one network with all rox-run's that name this socket");
+    join->option_text("PATH")->check(
+        [](const std::string &path) { return path.empty() ? "no path" : std::string(); });
+    app.add_option("--number", arguments.number,
+                   "be nodeN of that network; default: the first that is free")
+        ->check(CLI::Range(1U, most_nodes))
+        ->needs(join)
+        ->option_text("N");
+    app.add_flag("--net", arguments.net,
+                 "a way out to the host's network, by passt, for the first node");
     app.add_option("-n,--node", arguments.node,
                    "within a command of rox-run: run this one on that node")
         ->option_text("NODE");
+}
+
+void declare(CLI::App &app, Arguments &arguments)
+{
+    constexpr unsigned least_memory = 64, most_memory = 1 << 20, most_cpus = 64;
+
+    app.add_option("--write", arguments.writable,
+                   "what the command changes in this folder stays; may be repeated")
+        ->allow_extra_args(false)
+        ->option_text("DIR");
+    app.add_flag("--user", arguments.user, "run the command as you; default: as root inside");
+    declare_network(app, arguments);
     app.add_option("--timeout", arguments.timeout, "end it after so many seconds, with status 124")
         ->check(CLI::PositiveNumber)
         ->option_text("SECONDS");
@@ -103,6 +121,26 @@ void take_provider(Job &job, const Image &image, bool verbose)
         fmt::print(stderr, "rox-run: provider {} for {}\n", provider->file, provider->library);
 }
 
+/// A kernel that has the networks of the job. They are closed here, so that they end with it.
+std::unique_ptr<Machine> start(const Arguments &arguments, const Image &image,
+                               MachineSettings settings, Job &job)
+{
+    Networks networks;
+
+    if (arguments.net)
+        networks.go_out(job);
+    if (!arguments.join.empty()) {
+        const bool first = networks.join(job, arguments.join, arguments.number);
+
+        if (arguments.verbose)
+            fmt::print(stderr, "rox-run: node{} of {} network at {}\n", job.address,
+                       first ? "a new" : "the", arguments.join);
+    }
+    hold_signals();
+    settings.networks = networks.sockets();
+    return std::make_unique<Machine>(image, settings);
+}
+
 int run(const Arguments &arguments)
 {
     const Image image = find_image();
@@ -120,13 +158,12 @@ int run(const Arguments &arguments)
     job.writable.insert(job.writable.begin(), job.folder);
     job.program = std::filesystem::read_symlink("/proc/self/exe");
     take_provider(job, image, arguments.verbose);
-    hold_signals();
     const unsigned memory = arguments.memory != 0 ? arguments.memory : default_memory();
     const unsigned cpus = number_of_cpus(image, arguments.cpus);
     if (arguments.verbose)
         fmt::print(stderr, "rox-run: {} with {} MiB, {} CPUs\n", image.kernel(), memory, cpus);
-    Machine machine(image, {memory, cpus, arguments.kernel});
-    return relay(machine, job, terminal, {arguments.timeout, arguments.verbose, arguments.log});
+    const auto machine = start(arguments, image, {memory, cpus, arguments.kernel, {}}, job);
+    return relay(*machine, job, terminal, {arguments.timeout, arguments.verbose, arguments.log});
 }
 
 /// Parses the options before the command. @return an exit status, or -1

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "run/init/network.hpp"
 
+#include "run/init/links.hpp"
 #include "run/init/netlink.hpp"
 #include "run/init/system.hpp"
+#include "run/init/tap.hpp"
+#include "run/way_out.hpp"
 
 #include <cerrno>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/if_addr.h>
-#include <linux/if_link.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
-#include <linux/veth.h>
 #include <net/if.h>
 #include <rdma/rdma_netlink.h>
 #include <sched.h>
@@ -36,72 +35,15 @@ std::string address6(unsigned node)
     return "fd00:10:123::" + std::to_string(node);
 }
 
-void ask(Request &request, int family, const std::string &what)
+/// Of locally administered ones, so that nodes of several rox-run's have different ones.
+Mac mac(unsigned node)
 {
-    if (const int error = request.send(family); error != 0)
-        fail(what, error);
+    return {0x02, 10, 123, 0, static_cast<uint8_t>(node >> 8), static_cast<uint8_t>(node)};
 }
 
-Request new_link(const std::string &name, uint32_t mtu)
+std::string name_of(unsigned node)
 {
-    Request request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-
-    request.put(ifinfomsg{}).text(IFLA_IFNAME, name);
-    if (mtu != 0)
-        request.number<uint32_t>(IFLA_MTU, mtu);
-    return request;
-}
-
-void add_link(const std::string &name, const char *kind, uint32_t mtu)
-{
-    Request request = new_link(name, mtu);
-    const size_t info = request.begin(IFLA_LINKINFO);
-
-    request.text(IFLA_INFO_KIND, kind).end(info);
-    ask(request, NETLINK_ROUTE, "making " + name);
-}
-
-/// A veth, one end here on a bridge, the other one in the network namespace @p space.
-void add_veth(const std::string &name, const std::string &bridge, int space, uint32_t mtu)
-{
-    Request request = new_link(name, mtu);
-
-    request.number<uint32_t>(IFLA_MASTER, if_nametoindex(bridge.c_str()));
-    const size_t info = request.begin(IFLA_LINKINFO);
-    request.text(IFLA_INFO_KIND, "veth");
-    const size_t data = request.begin(IFLA_INFO_DATA);
-    const size_t peer = request.begin_with(VETH_INFO_PEER, ifinfomsg{});
-    request.text(IFLA_IFNAME, netdev)
-        .number<uint32_t>(IFLA_MTU, mtu)
-        .number<int>(IFLA_NET_NS_FD, space)
-        .end(peer)
-        .end(data)
-        .end(info);
-    ask(request, NETLINK_ROUTE, "making " + name);
-}
-
-void set_up(const std::string &name)
-{
-    Request request(RTM_NEWLINK, 0);
-    ifinfomsg link{};
-
-    link.ifi_index = static_cast<int>(if_nametoindex(name.c_str()));
-    link.ifi_flags = link.ifi_change = IFF_UP;
-    request.put(link);
-    ask(request, NETLINK_ROUTE, "bringing up " + name);
-}
-
-void add_address(const std::string &name, int family, const std::string &address, uint8_t prefix)
-{
-    Request request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
-    unsigned char bytes[sizeof(in6_addr)];
-    const size_t size = family == AF_INET ? sizeof(in_addr) : sizeof(in6_addr);
-
-    inet_pton(family, address.c_str(), bytes);
-    request.put(ifaddrmsg{static_cast<uint8_t>(family), prefix, IFA_F_NODAD, RT_SCOPE_UNIVERSE,
-                          if_nametoindex(name.c_str())});
-    request.add(IFA_LOCAL, bytes, size).add(IFA_ADDRESS, bytes, size);
-    ask(request, NETLINK_ROUTE, "address " + address);
+    return "node" + std::to_string(node);
 }
 
 /// What --link says of delay, loss and rate, at the sending end.
@@ -180,10 +122,41 @@ void wait_for(const std::string &device)
         fail(device + " has not got its addresses", 0);
 }
 
+/// Lays the text over /etc/resolv.conf, which may lie on the host.
+void name_servers(const std::string &text)
+{
+    constexpr const char *place = "/etc/resolv.conf", *ours = "/run/rox-run/resolv.conf";
+
+    need(write_file(ours, text), ours);
+    if (mount(ours, place, nullptr, MS_BIND, nullptr) == 0)
+        return;
+    // There is none, or a link to where nothing is.
+    unlink(place);
+    need(write_file(place, text), place);
+}
+
+/// The netdev to the host's network, and how names are resolved there.
+void add_way_out(const Job &job)
+{
+    constexpr const char *name = "eth1";
+
+    add_tap(name, job.way_out_pipe, false);
+    set_mtu(name, way_out::mtu);
+    write_file(std::string("/proc/sys/net/ipv6/conf/") + name + "/accept_ra", "0");
+    set_up(name);
+    add_address(name, AF_INET, way_out::address, way_out::prefix);
+    add_default_route(name, AF_INET, way_out::gateway);
+    if (job.way_out6) {
+        add_address(name, AF_INET6, way_out::address6, way_out::prefix6);
+        add_default_route(name, AF_INET6, way_out::gateway6);
+    }
+    name_servers(job.resolver);
+}
+
 /// In the network namespace of a node, where `netdev` is: its address and device.
 void furnish(const Job &job, unsigned node)
 {
-    const std::string device = "rox" + std::to_string(node - 1);
+    const std::string device = "rox" + std::to_string(node - job.address);
 
     set_up("lo");
     set_up(netdev);
@@ -192,6 +165,8 @@ void furnish(const Job &job, unsigned node)
     if (job.link.shaped())
         shape(netdev, job.link);
     add_device(device);
+    if (node == job.address && job.way_out_pipe != 0)
+        add_way_out(job);
     wait_for(device);
 }
 
@@ -209,6 +184,29 @@ int new_space(const std::string &name, int here)
     return space;
 }
 
+/// The port of the bridge that leads to the other rox-run's of the network.
+void add_port(const Job &job, const char *bridge)
+{
+    constexpr const char *name = "join";
+
+    add_tap(name, job.join_pipe, true);
+    set_mtu(name, job.link.mtu);
+    set_bridge(name, bridge);
+    set_up(name);
+}
+
+/// The netdev of the only node.
+void add_netdev(const Job &job)
+{
+    if (job.join_pipe != 0) {
+        add_tap(netdev, job.join_pipe, true);
+        set_mtu(netdev, job.link.mtu);
+    } else {
+        add_link(netdev, "dummy", job.link.mtu);
+    }
+    set_mac(netdev, mac(job.address));
+}
+
 void make_nodes(const Job &job)
 {
     constexpr const char *bridge = "br0";
@@ -218,11 +216,13 @@ void make_nodes(const Job &job)
     set_up("lo");
     add_link(bridge, "bridge", 0);
     set_up(bridge);
+    if (job.join_pipe != 0)
+        add_port(job, bridge);
     for (unsigned node = job.address; node < job.address + job.nodes; node++) {
-        const std::string name = "node" + std::to_string(node);
+        const std::string name = name_of(node);
         const int space = new_space(name, here);
 
-        add_veth(name, bridge, space, job.link.mtu);
+        add_veth(name, bridge, job.link.mtu, {netdev, space, mac(node)});
         set_up(name);
         need(setns(space, CLONE_NEWNET) == 0, name);
         furnish(job, node);
@@ -251,12 +251,13 @@ std::string make_network(const Job &job)
     if (job.nodes > 1) {
         make_nodes(job);
     } else {
-        add_link(netdev, "dummy", job.link.mtu);
+        add_netdev(job);
         furnish(job, job.address);
     }
-    for (unsigned node = job.address; node < job.address + job.nodes; node++) {
-        const std::string name = "node" + std::to_string(node) +
-                                 (node == job.address && job.nodes == 1 ? ' ' + job.hostname : "");
+    const bool alone = job.nodes == 1 && job.join_pipe == 0;
+    const unsigned count = job.join_pipe != 0 ? most_nodes : job.nodes;
+    for (unsigned node = 1; node <= count; node++) {
+        const std::string name = name_of(node) + (alone ? ' ' + job.hostname : "");
 
         hosts += address4(node) + ' ' + name + '\n' + address6(node) + ' ' + name + '\n';
     }

@@ -166,7 +166,8 @@ void enter_world(const Job &job)
 
 void name_hosts(const Job &job, const std::string &lines)
 {
-    const std::string name = job.nodes > 1 ? "node" + std::to_string(job.address) : job.hostname;
+    const bool numbered = job.nodes > 1 || job.join_pipe != 0;
+    const std::string name = numbered ? "node" + std::to_string(job.address) : job.hostname;
 
     sethostname(name.data(), name.size());
     // The first line with a name counts.
