@@ -42,6 +42,11 @@ Job some_job()
     job.rows = 24;
     job.columns = 80;
     job.nodes = 3;
+    job.address = 5;
+    job.join_pipe = 4;
+    job.way_out_pipe = 5;
+    job.way_out6 = true;
+    job.resolver = "nameserver 192.0.2.53\nsearch a=b\n";
     job.link = {1500, 1000000, 5, 1.5, 125000000};
     return job;
 }
@@ -73,6 +78,11 @@ TEST(RunJob, AllFieldsArrive)
     EXPECT_EQ(got->rows, sent.rows);
     EXPECT_EQ(got->columns, sent.columns);
     EXPECT_EQ(got->nodes, sent.nodes);
+    EXPECT_EQ(got->address, sent.address);
+    EXPECT_EQ(got->join_pipe, sent.join_pipe);
+    EXPECT_EQ(got->way_out_pipe, sent.way_out_pipe);
+    EXPECT_TRUE(got->way_out6);
+    EXPECT_EQ(got->resolver, sent.resolver);
     EXPECT_EQ(got->link.mtu, sent.link.mtu);
     EXPECT_EQ(got->link.rate, sent.link.rate);
     EXPECT_DOUBLE_EQ(got->link.loss, sent.link.loss);
