@@ -13,6 +13,7 @@
  * word before. What remains are the last ROX_FAR bytes, whose CRC is that of all.
  */
 #include <linux/align.h>
+#include <linux/build_bug.h>
 #include <linux/kernel.h>
 #include <linux/minmax.h>
 #include <linux/string.h>
@@ -24,11 +25,13 @@
 /* The largest distance in whole words. */
 #define ROX_FAR		304U
 
-/* Bytes for which one look at the end of the buffer is enough; the buffer is on the stack. */
+/* After so many bytes the last ROX_FAR ones move to the front of the buffer on the stack. */
 #define ROX_BLOCK	768U
 
 /* Bytes of a turn of the loop. */
 #define ROX_TURN	32U
+
+static_assert(ROX_BLOCK % ROX_TURN == 0);
 
 /* A word at any address. */
 struct rox_sparse_word {
