@@ -331,17 +331,14 @@ static bool rox_recovery_asks(struct rox_qp *qp, u32 due)
 	return rox_holes_fill(qp, qp->send.una, qp->send.una);
 }
 
-/* Tells the algorithm of a loss, or leaves that to the first ACK. A probe is no sign of one. */
-static void rox_recovery_doubts(struct rox_qp *qp, u32 due)
+/* A gap is to be filled. What was retransmitted before without an answer was lost, too. */
+static void rox_recovery_lost_again(struct rox_qp *qp)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
-	/* What was retransmitted before was lost, too. */
 	if (rec->resent && rec->doubted)
 		rox_cc_lost(qp, 1);
-	rec->doubted = !rec->probes && due != ROX_GAP_ALL && rox_can_resend(qp);
-	if (!rec->probes && !rec->doubted)
-		rox_cc_lost(qp, 1);
+	rec->doubted = false;
 }
 
 /* @sent packets from una on were retransmitted. */
@@ -351,6 +348,8 @@ static void rox_recovery_resent(struct rox_qp *qp, u32 sent)
 
 	rec->resent = true;
 	rec->probed = rec->probes;
+	/* The first ACK shows whether that was needed. A probe is no sign of a loss. */
+	rec->doubted = !rec->probes;
 	rec->resent_to = rox_psn_add(qp->send.una, sent);
 	rec->resent_pkts = sent;
 	rec->resent_at = ktime_get_ns();
@@ -381,25 +380,27 @@ void rox_recovery_send(struct rox_qp *qp)
 	}
 	rox_retry_missing(qp);
 	rox_cc_untime(qp);
-	rox_recovery_doubts(qp, due);
+	rox_recovery_lost_again(qp);
 	if (due == ROX_GAP_ALL)
 		rox_recovery_distrusts(qp);
 	else
 		sent = rox_resend(qp, min(due, rox_cc_resends(qp)));
-	if (!sent && rox_recovery_asks(qp, due)) {
+	if (sent) {
+		rox_recovery_resent(qp, sent);
+		return;
+	}
+	if (!rec->probes)
+		rox_cc_lost(qp, 1);
+	if (rox_recovery_asks(qp, due)) {
 		rec->timed_at = 0;
 		return;
 	}
 	/*
-	 * The missing packet is a READ's or ATOMIC's, or the peer drops early requests:
-	 * go-back-N.
+	 * The missing packet is a READ's or ATOMIC's, the peer drops early requests, or this run
+	 * may send no more: go-back-N.
 	 */
-	if (!sent) {
-		rox_retry_again(qp);
-		rec->lacks = due == ROX_GAP_ALL;
-		return;
-	}
-	rox_recovery_resent(qp, sent);
+	rox_retry_again(qp);
+	rec->lacks = due == ROX_GAP_ALL;
 }
 
 /* ---- probes ---- */

@@ -445,6 +445,26 @@ static void what_is_lost_again_is_told(struct kunit *test)
 	destroy_writes(qp);
 }
 
+/* Nothing could be retransmitted, so that no ACK will show whether that was needed. */
+static void what_cannot_be_refilled_is_told_at_once(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	u32 room = qp->send.side.room;
+
+	qp->send.recovery.due = 2;
+	qp->send.side.room = 0;
+	local_bh_disable();
+	rox_recovery_send(qp);
+	local_bh_enable();
+	qp->send.side.room = room;
+	KUNIT_EXPECT_EQ(test, lost(qp), 1);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.resent);
+	KUNIT_EXPECT_FALSE(test, qp->send.recovery.doubted);
+	/* Go-back-N. */
+	KUNIT_EXPECT_EQ(test, qp->send.psn, qp->send.una);
+	destroy_writes(qp);
+}
+
 /*
  * After an ACK timeout the gap is filled at once, unless a response may be missing: nothing is
  * known about those after it.
@@ -544,6 +564,7 @@ static struct kunit_case rox_recovery_cases[] = {
 	KUNIT_CASE(what_was_not_lost_is_not_told),
 	KUNIT_CASE(what_was_lost_is_told_once),
 	KUNIT_CASE(what_is_lost_again_is_told),
+	KUNIT_CASE(what_cannot_be_refilled_is_told_at_once),
 	KUNIT_CASE(going_back_ends_the_pause),
 	KUNIT_CASE(a_timeout_is_no_reason_to_wait),
 	KUNIT_CASE(what_was_requested_again_is_forgotten),
