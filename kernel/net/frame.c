@@ -4,6 +4,10 @@
  * Others have their packets in page fragments of up to 32 KiB, or up to a page where that is
  * larger, as an sk_buff has room for few fragments.
  *
+ * A netdev without scatter-gather takes linear packets only. GSO would copy each packet, and compute
+ * a checksum for it. So frames for such a netdev are lists: each packet is a linear sk_buff with
+ * headers of its own, as GRO makes them for forwarding (SKB_GSO_FRAGLIST). GSO only separates them.
+ *
  * A receiver on the same machine may get a packet in the pages that its sender wrote. Nobody else
  * writes to these pages: code that changes a packet on its way changes a copy. All of them are in a
  * table, as long as we have a reference on them. At the end of each is the CRC of the headers of
@@ -80,6 +84,7 @@ static struct sk_buff *rox_frame_alloc(struct rox_frame *frame, u32 hdr, u32 len
 {
 	frame->linear = len <= LINEAR_MAX;
 	frame->pages = NULL;
+	frame->last = NULL;
 	frame->skb = alloc_skb(hdr + (frame->linear ? len : 0), GFP_ATOMIC | __GFP_NOWARN);
 	return frame->skb;
 }
@@ -89,23 +94,6 @@ int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len)
 	if (!rox_frame_alloc(frame, hdr, len))
 		return -ENOMEM;
 	skb_put(frame->skb, hdr);
-	return 0;
-}
-
-int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 len)
-{
-	u32 headroom = LL_RESERVED_SPACE(dst->dev) + READ_ONCE(dst->header_len);
-	struct sk_buff *skb;
-
-	skb = rox_frame_alloc(frame, headroom + ip_len + sizeof(struct udphdr), len);
-	if (!skb)
-		return -ENOMEM;
-
-	skb_reserve(skb, headroom);
-	skb_reset_network_header(skb);
-	skb_put(skb, ip_len);
-	skb_set_transport_header(skb, ip_len);
-	skb_put(skb, sizeof(struct udphdr));
 	return 0;
 }
 
@@ -125,6 +113,12 @@ static void *rox_frame_grow(struct rox_frame *frame, void *p, u32 len)
 static void *rox_pages_at(const struct page_frag *pages)
 {
 	return page_address(pages->page) + pages->offset;
+}
+
+/* Bytes of the piece that are free, if they begin at a cache line. */
+static u32 rox_piece_left(const struct page_frag *pages)
+{
+	return pages->size - min(SKB_DATA_ALIGN(pages->offset), pages->size);
 }
 
 /*
@@ -188,6 +182,90 @@ static struct page_frag *rox_pool_refill(void)
 	return pages;
 }
 
+/*
+ * Return: an sk_buff whose linear part of @len bytes is taken from a piece: a block that fits would
+ * be allocated and cleared (init_on_alloc) for each packet.
+ */
+static struct sk_buff *rox_frame_linear(u32 len)
+{
+	u32 size = SKB_DATA_ALIGN(len) + SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
+	struct page_frag *pages = rox_pool_refill();
+	struct sk_buff *skb;
+
+	if (pages && pages->size == PIECE_ROOM && rox_piece_left(pages) < size) {
+		pages->offset = pages->size;
+		pages = rox_pool_refill();
+	}
+	if (!pages || rox_piece_left(pages) < size)
+		return alloc_skb(len, GFP_ATOMIC | __GFP_NOWARN);
+	pages->offset = SKB_DATA_ALIGN(pages->offset);
+	skb = build_skb(rox_pages_at(pages), size);
+	if (skb) {
+		get_page(pages->page);
+		pages->offset += size;
+	}
+	return skb;
+}
+
+/* A list needs no UDP checksum. IPv6 has one in each packet, which GSO computes. */
+static bool rox_frame_lists(const struct dst_entry *dst, u32 ip_len, u32 seg, u32 len)
+{
+	return !(dst->dev->features & NETIF_F_SG) && len > LINEAR_MAX &&
+	       (ip_len == sizeof(struct iphdr) || seg == len);
+}
+
+int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 seg,
+		    u32 len)
+{
+	u32 headroom = LL_RESERVED_SPACE(dst->dev) + READ_ONCE(dst->header_len);
+	u32 hdr = headroom + ip_len + sizeof(struct udphdr);
+	struct sk_buff *skb;
+
+	if (unlikely(rox_frame_lists(dst, ip_len, seg, len))) {
+		skb = rox_frame_linear(hdr + seg);
+		*frame = (struct rox_frame) { .skb = skb, .linear = true, .last = skb };
+	} else {
+		skb = rox_frame_alloc(frame, hdr, len);
+	}
+	if (!skb)
+		return -ENOMEM;
+
+	skb_reserve(skb, headroom);
+	skb_reset_network_header(skb);
+	skb_put(skb, ip_len);
+	skb_set_transport_header(skb, ip_len);
+	skb_put(skb, sizeof(struct udphdr));
+	return 0;
+}
+
+/*
+ * Appends a packet to a list. Its headers are before the data, and the caller fills them in when
+ * the frame is complete.
+ */
+static noinline void *rox_frame_next(struct rox_frame *frame, u32 len)
+{
+	struct sk_buff *skb = frame->skb, *part;
+	u32 hdr = skb_transport_offset(skb) + sizeof(struct udphdr);
+
+	if (skb->len == hdr)
+		return skb_put(skb, len);
+	part = rox_frame_linear(skb_headroom(skb) + hdr + len);
+	if (!part)
+		return NULL;
+	skb_reserve(part, skb_headroom(skb) + hdr);
+	skb_set_network_header(part, -(int)hdr);
+	skb_set_transport_header(part, -(int)sizeof(struct udphdr));
+	if (frame->last == skb)
+		skb_shinfo(skb)->frag_list = part;
+	else
+		frame->last->next = part;
+	frame->last = part;
+	skb->len += len;
+	skb->data_len += len;
+	skb->truesize += part->truesize;
+	return skb_put(part, len);
+}
+
 /* The entry for the packet at @p in the table of its piece. */
 static u32 *rox_head_of(const struct page *page, const void *p)
 {
@@ -214,6 +292,8 @@ void *rox_frame_whole(struct rox_frame *frame, u32 len)
 {
 	struct page_frag *pages;
 
+	if (frame->last)
+		return rox_frame_next(frame, len);
 	if (frame->linear)
 		return skb_put(frame->skb, len);
 	if (likely(rox_frag_goes_on(frame, len))) {

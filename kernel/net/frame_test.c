@@ -4,6 +4,11 @@
  * changed.
  */
 #include <kunit/test.h>
+#include <linux/etherdevice.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <net/dst.h>
 
 #include "internal.h"
 
@@ -138,12 +143,95 @@ static void pages_are_used_again_when_they_are_free(struct kunit *test)
 	KUNIT_EXPECT_LE(test, pages, 2U);
 }
 
+/* A route by a netdev with these features. */
+static struct dst_entry *route(struct kunit *test, netdev_features_t features)
+{
+	struct dst_entry *dst = kunit_kzalloc(test, sizeof(*dst), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, dst);
+	dst->dev = alloc_etherdev(0);
+	KUNIT_ASSERT_NOT_NULL(test, dst->dev);
+	dst->dev->features = features;
+	return dst;
+}
+
+#define HDR_V4	((u32)(sizeof(struct iphdr) + sizeof(struct udphdr)))
+#define PACKETS	15
+
+/* Each packet is linear, alone in its sk_buff, and has room for its headers. */
+static void a_netdev_without_fragments_gets_a_list(struct kunit *test)
+{
+	struct dst_entry *dst = route(test, 0);
+	struct sk_buff *skb, *part;
+	struct rox_frame frame;
+	u32 i, n = 1;
+
+	local_bh_disable();
+	KUNIT_ASSERT_EQ(test, rox_frame_begin(&frame, dst, sizeof(struct iphdr), PACKET,
+					      PACKETS * PACKET), 0);
+	skb = frame.skb;
+	for (i = 0; i < PACKETS; i++) {
+		u8 *p = rox_frame_whole(&frame, i < PACKETS - 1 ? PACKET : 100);
+
+		KUNIT_ASSERT_NOT_NULL(test, p);
+		memset(p, i, i < PACKETS - 1 ? PACKET : 100);
+	}
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, skb->len, HDR_V4 + (PACKETS - 1) * PACKET + 100);
+	KUNIT_EXPECT_EQ(test, skb_headlen(skb), HDR_V4 + PACKET);
+	skb_walk_frags(skb, part) {
+		KUNIT_EXPECT_EQ(test, skb_headlen(part), n < PACKETS - 1 ? PACKET : 100);
+		KUNIT_EXPECT_FALSE(test, skb_is_nonlinear(part));
+		KUNIT_EXPECT_EQ(test, -skb_network_offset(part), HDR_V4);
+		KUNIT_EXPECT_EQ(test, skb_network_header_len(part), sizeof(struct iphdr));
+		KUNIT_EXPECT_GE(test, skb_headroom(part), HDR_V4 + LL_RESERVED_SPACE(dst->dev));
+		KUNIT_EXPECT_EQ(test, part->data[0], n);
+		KUNIT_EXPECT_EQ(test, part->data[part->len - 1], n);
+		n++;
+	}
+	KUNIT_EXPECT_EQ(test, n, PACKETS);
+	KUNIT_EXPECT_EQ(test, skb_shinfo(skb)->nr_frags, 0);
+	rox_frame_drop(&frame);
+	free_netdev(dst->dev);
+}
+
+static bool is_list(struct kunit *test, struct dst_entry *dst, u32 ip_len, u32 seg, u32 len)
+{
+	struct rox_frame frame;
+	bool list;
+
+	local_bh_disable();
+	KUNIT_ASSERT_EQ(test, rox_frame_begin(&frame, dst, ip_len, seg, len), 0);
+	list = frame.last;
+	local_bh_enable();
+	rox_frame_drop(&frame);
+	return list;
+}
+
+/* Short frames are linear, and GSO has to compute the UDP checksums of IPv6. */
+static void which_frames_are_lists(struct kunit *test)
+{
+	struct dst_entry *with = route(test, NETIF_F_SG), *without = route(test, 0);
+	u32 v4 = sizeof(struct iphdr), v6 = sizeof(struct ipv6hdr);
+
+	KUNIT_EXPECT_TRUE(test, is_list(test, without, v4, PACKET, 2 * PACKET));
+	KUNIT_EXPECT_TRUE(test, is_list(test, without, v4, PACKET, PACKET));
+	KUNIT_EXPECT_TRUE(test, is_list(test, without, v6, PACKET, PACKET));
+	KUNIT_EXPECT_FALSE(test, is_list(test, without, v6, PACKET, 2 * PACKET));
+	KUNIT_EXPECT_FALSE(test, is_list(test, without, v4, 80, 800));
+	KUNIT_EXPECT_FALSE(test, is_list(test, with, v4, PACKET, 2 * PACKET));
+	free_netdev(with->dev);
+	free_netdev(without->dev);
+}
+
 static struct kunit_case frame_cases[] = {
 	KUNIT_CASE(packets_are_in_one_piece),
 	KUNIT_CASE(a_packet_is_known_by_what_its_sender_signed),
 	KUNIT_CASE(pages_of_others_are_not_known),
 	KUNIT_CASE(pages_that_the_pool_gave_up_are_not_known),
 	KUNIT_CASE(pages_are_used_again_when_they_are_free),
+	KUNIT_CASE(a_netdev_without_fragments_gets_a_list),
+	KUNIT_CASE(which_frames_are_lists),
 	{}
 };
 

@@ -313,6 +313,7 @@ void rox_mirrors_exit(void);
  * @pages: where the last fragment was taken from, while @skb has one; else NULL
  * @frag: the last fragment
  * @at: the address behind it
+ * @last: the packet appended last, if the frame is a list of packets; else NULL
  *
  * Filled piece by piece with rox_frame_space() and rox_frame_whole(), on one CPU, with bottom
  * halves disabled.
@@ -323,13 +324,17 @@ struct rox_frame {
 	struct page_frag *pages;
 	skb_frag_t *frag;
 	void *at;
+	struct sk_buff *last;
 };
 
 /*
- * Begins a frame for up to @len bytes of UDP payload. The caller fills in the IP and UDP headers
- * (skb_network_header(), udp_hdr()). Return: 0 or -ENOMEM.
+ * Begins a frame for packets of up to @seg and together up to @len bytes of UDP payload. If the
+ * frame becomes a list (@last), it is filled with rox_frame_whole() alone. The caller fills in the
+ * IP and UDP headers (skb_network_header(), udp_hdr()), of each packet of a list (skb_walk_frags()).
+ * Return: 0 or -ENOMEM.
  */
-int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 len);
+int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 seg,
+		    u32 len);
 /*
  * Begins a loopback frame: @hdr bytes of header, and no network headers. Return: 0 or -ENOMEM.
  */
@@ -340,8 +345,8 @@ int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len);
  */
 void *rox_frame_space(struct rox_frame *frame, u32 *len);
 /*
- * Appends exactly @len bytes in one piece. Return: the address to write them to; NULL if no page
- * has room for them.
+ * Appends exactly @len bytes, a packet, in one piece. Return: the address to write them to; NULL if
+ * no page has room for them, or a list has no memory.
  */
 void *rox_frame_whole(struct rox_frame *frame, u32 len);
 /*

@@ -2,9 +2,9 @@
 /*
  * The socket of a QP, for what it sends. It keeps the frames of the QP on one transmit queue of the
  * netdev, tells cgroup programs and the qdisc which QP sends, and owns the frames until they have
- * left this host (sock_wfree(), which UDP segmentation hands on to the segments). A QP stops when
- * its frames fill QP_MOST bytes; all QPs of a device stop when theirs fill DEVICE_MOST together.
- * They go on, in turn, when frames have left.
+ * left this host (sock_wfree(), which UDP segmentation hands on to the segments; of a list, until
+ * its first packet has). A QP stops when its frames fill QP_MOST bytes; all QPs of a device stop
+ * when theirs fill DEVICE_MOST together. They go on, in turn, when frames have left.
  *
  * The socket is less than a UDP socket: only what IP output needs (struct inet_sock), and no
  * struct socket. Like all sockets, it lives until the last of its frames has gone. It does not hold
@@ -382,9 +382,23 @@ void rox_socks_forget(struct rox_net *net)
 		sk_dst_reset(sk);
 }
 
+/*
+ * The first packet of a list, or all of it. Some kernels take the others' part of truesize away
+ * when they separate them, but all of it was charged to the socket.
+ */
+static void rox_sock_free_list(struct sk_buff *skb)
+{
+	skb->truesize = (uintptr_t)skb_shinfo(skb)->destructor_arg;
+	sock_wfree(skb);
+}
+
 void rox_sock_own(struct sock *sk, struct sk_buff *skb, struct dst_entry *dst, bool idle)
 {
 	skb_set_owner_w(skb, sk);
+	if (unlikely(skb_has_frag_list(skb))) {
+		skb_shinfo(skb)->destructor_arg = (void *)(uintptr_t)skb->truesize;
+		skb->destructor = rox_sock_free_list;
+	}
 	/* The bytes have changed before they are compared with what was counted. */
 	smp_mb__after_atomic();
 	rox_sock_count(to_rox_sock(sk));

@@ -286,7 +286,7 @@ static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 	if (tx->ip_len + sizeof(struct udphdr) + g->seg >
 	    rox_route_mtu(tx->dst, tx->b->path->v6))
 		return LOST;
-	if (rox_frame_begin(&g->frame, tx->dst, tx->ip_len, g->total))
+	if (rox_frame_begin(&g->frame, tx->dst, tx->ip_len, g->seg, g->total))
 		return LOST;
 	rox_build_headers(tx->b->path, g);
 	return 0;
@@ -371,6 +371,8 @@ static noinline int rox_put_pieces(struct rox_tx *tx, struct rox_tx_group *g,
 	u32 crc;
 	int err;
 
+	if (frame->last)
+		return LOST;
 	if (rox_frame_put(frame, rox_icrc_bth(&g->icrc), ROX_BTH_LEN) ||
 	    rox_frame_put(frame, form->ext, form->ext_len))
 		return LOST;
@@ -413,13 +415,13 @@ static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i)
  * Leaves the UDP checksum to the netdev. A single packet over IPv4 has none, as from adapters: the
  * ICRC covers more. Over IPv6 a checksum of 0 is only for tunnels that both ends were told of (RFC
  * 6935, section 5), and firewalls and connection tracking drop it elsewhere. Packets that are cut
- * from a frame get one, as GSO knows no UDP without it.
+ * from a frame get one, as GSO knows no UDP without it, but for lists.
  */
 static void rox_finish_checksum(const struct rox_tx_group *g, struct sk_buff *skb, u32 len)
 {
 	struct udphdr *udp = udp_hdr(skb);
 
-	if (!g->v6 && g->count == 1)
+	if (!g->v6 && (g->count == 1 || g->frame.last))
 		return;
 	if (g->v6)
 		udp->check = ~csum_ipv6_magic(&g->ip.v6.saddr, &g->ip.v6.daddr, len, IPPROTO_UDP,
@@ -430,6 +432,25 @@ static void rox_finish_checksum(const struct rox_tx_group *g, struct sk_buff *sk
 	skb->ip_summed = CHECKSUM_PARTIAL;
 	skb->csum_start = skb_transport_header(skb) - skb->head;
 	skb->csum_offset = offsetof(struct udphdr, check);
+}
+
+/*
+ * Writes the headers of the packets of a list but the first, whose are those of the frame. GSO sets
+ * length, ID and checksum of each IPv4 header when it separates them.
+ */
+static void rox_finish_list(const struct rox_tx_group *g, struct sk_buff *skb)
+{
+	struct sk_buff *part;
+
+	skb_walk_frags(skb, part) {
+		*ip_hdr(part) = g->ip.v4;
+		*udp_hdr(part) = g->udp;
+		udp_hdr(part)->len = htons(sizeof(g->udp) + part->len);
+	}
+	skb_shinfo(skb)->gso_type |= SKB_GSO_FRAGLIST;
+	skb->ip_summed = CHECKSUM_UNNECESSARY;
+	/* Some kernels look at it nevertheless. */
+	skb->csum_start = skb_transport_header(skb) - skb->head;
 }
 
 /* Writes the IP and UDP headers of the frame. */
@@ -457,6 +478,8 @@ static void rox_finish_headers(struct rox_tx_group *g)
 		skb_shinfo(skb)->gso_size = g->seg;
 		skb_shinfo(skb)->gso_segs = g->count;
 	}
+	if (skb_has_frag_list(skb))
+		rox_finish_list(g, skb);
 }
 
 /*
