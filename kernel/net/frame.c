@@ -4,9 +4,10 @@
  * Others have their packets in page fragments of up to 32 KiB, or up to a page where that is
  * larger, as an sk_buff has room for few fragments.
  *
- * A netdev without scatter-gather takes linear packets only. GSO would copy each packet, and compute
- * a checksum for it. So frames for such a netdev are lists: each packet is a linear sk_buff with
- * headers of its own, as GRO makes them for forwarding (SKB_GSO_FRAGLIST). GSO only separates them.
+ * A netdev without scatter-gather takes linear packets only. GSO would copy each packet, and
+ * compute a checksum for it. So frames for such a netdev are lists: each packet is a linear sk_buff
+ * with headers of its own, as GRO makes them for forwarding (SKB_GSO_FRAGLIST). GSO only separates
+ * them.
  *
  * A receiver on the same machine may get a packet in the pages that its sender wrote. Nobody else
  * writes to these pages: code that changes a packet on its way changes a copy. All of them are in a

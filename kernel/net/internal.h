@@ -330,8 +330,8 @@ struct rox_frame {
 /*
  * Begins a frame for packets of up to @seg and together up to @len bytes of UDP payload. If the
  * frame becomes a list (@last), it is filled with rox_frame_whole() alone. The caller fills in the
- * IP and UDP headers (skb_network_header(), udp_hdr()), of each packet of a list (skb_walk_frags()).
- * Return: 0 or -ENOMEM.
+ * IP and UDP headers (skb_network_header(), udp_hdr()), also those of the other packets of a list
+ * (skb_walk_frags()). Return: 0 or -ENOMEM.
  */
 int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 seg,
 		    u32 len);
