@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: GPL-2.0
 #
 # rox-run's parts `join` and `net`, for tests/run/run: several rox-run's in one network, and the way out.

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 # SPDX-License-Identifier: GPL-2.0
 #
 # rox-run's part `tarball`, for tests/run/run: what `make run-tarball` packs runs from any folder.
