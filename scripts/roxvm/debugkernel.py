@@ -162,6 +162,24 @@ def unpack_source(recipe, version):
     return tree
 
 
+def unpack_archive(archive):
+    """The source tree of an installed linux-source package, whose archive that is.
+
+    The archive has the same name in all versions of the package, so its time tells them apart.
+    """
+    archive = Path(archive)
+    if not archive.exists():
+        raise HarnessError(f"{archive} is not there")
+    tree = CACHE / "src" / f"{archive.name.partition('.tar.')[0]}-{archive.stat().st_mtime_ns // 10**9}"
+    if not (tree / ".complete").exists():
+        say(f"unpacking {archive} into {tree}")
+        shutil.rmtree(tree, ignore_errors=True)
+        tree.mkdir(parents=True)
+        kernels.run("tar", "-xf", archive, "-C", tree, "--strip-components=1")
+        (tree / ".complete").touch()
+    return tree
+
+
 def unpack_into(tree, recipe, version):
     say(f"unpacking {recipe.package} {version} into {tree}")
     shutil.rmtree(tree, ignore_errors=True)
@@ -189,10 +207,11 @@ def make(recipe, tree, output, *arguments, log=None):
     environment = dict(os.environ, CCACHE_DIR=str(CACHE / "ccache"), CCACHE_BASEDIR=str(CACHE),
                        CCACHE_NOHASHDIR="1", KBUILD_BUILD_USER="rox", KBUILD_BUILD_HOST="rox",
                        KBUILD_BUILD_TIMESTAMP="1970-01-01")
-    # The caller's variables are for the module, not for the kernel.
-    for name in ("MAKEFLAGS", "MFLAGS", "KVER", "KDIR"):
+    # The caller's variables are for the module and for programs, not for the kernel.
+    for name in ("MAKEFLAGS", "MFLAGS", "KVER", "KDIR", "CFLAGS", "CPPFLAGS", "LDFLAGS"):
         environment.pop(name, None)
-    command = ["make", "-s", "-C", str(tree), f"O={output}", f"CC=ccache {recipe.cross}gcc", *arguments]
+    compiler = f"{'ccache ' if shutil.which('ccache') else ''}{recipe.cross}gcc"
+    command = ["make", "-s", "-C", str(tree), f"O={output}", f"CC={compiler}", *arguments]
     command += [f"{name}={value}" for name, value in settings_of_make(recipe).items()]
     result = subprocess.run(command, env=environment, stdout=log or sys.stderr,
                             stderr=subprocess.STDOUT, check=False)

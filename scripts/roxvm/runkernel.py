@@ -5,6 +5,7 @@ It is built in the cache folder, from a copy of Debian's linux-source (hard link
 kernel/ is drivers/infiniband/sw/rox, and tools/run/kernel is in arch/um/drivers. What was built
 is kept there: after a change of rox only what depends on it is built again. scripts/run.config is the
 configuration; ROX_RUN_SERIES chooses another kernel ("7.3"), whose scripts/run-7.3.config comes on top.
+ROX_LINUX_SOURCE is the archive of an installed linux-source, which is taken in place of the one that apt has.
 """
 
 import fcntl
@@ -152,6 +153,14 @@ def configure(recipe, tree, output):
     stamp.write_text(wanted)
 
 
+def linux_source(recipe):
+    """The tree of Linux as Debian has it."""
+    archive = os.environ.get("ROX_LINUX_SOURCE")
+    if archive:
+        return debugkernel.unpack_archive(archive)
+    return debugkernel.unpack_source(recipe, debugkernel.source_version(recipe))
+
+
 def build():
     """Builds the kernel into build/run/linux and returns its path."""
     folder, room = BUILD / "run", CACHE / "run"
@@ -162,7 +171,7 @@ def build():
     with open(room / f".lock-{SERIES}", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         recipe = RunRecipe()
-        prepare(debugkernel.unpack_source(recipe, debugkernel.source_version(recipe)), tree)
+        prepare(linux_source(recipe), tree)
         configure(recipe, tree, output)
         with open(output / "build.log", "w", encoding="utf-8") as log:
             if not (output / "vmlinux").exists():

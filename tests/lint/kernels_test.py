@@ -2,6 +2,8 @@
 """What chooses kernels and runs: names of kernels, the table of runs, reports of data races, the page of results."""
 
 import json
+import os
+import subprocess
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,6 +113,28 @@ class Names(unittest.TestCase):
             kernel = debugkernel.BuiltKernel(debugkernel.recipe_of(name), f"1.0-rox-{name}-0123456789")
             guest = SimpleNamespace(settings=SimpleNamespace(kernel=kernel, cpus=3))
             self.assertEqual(usermode.UserModeMachine.processors(guest), wanted)
+
+
+class Sources(unittest.TestCase):
+    def test_archive_of_a_new_version_is_another_tree(self):
+        with TemporaryDirectory() as name, mock.patch.object(debugkernel, "CACHE", Path(name) / "cache"), \
+                mock.patch.object(debugkernel, "say"):
+            folder = Path(name) / "linux-source-6.12"
+            archive = Path(name) / "linux-source-6.12.tar.xz"
+            folder.mkdir()
+            trees = []
+            for seconds, text in enumerate(("old", "new", "new")):
+                (folder / "Makefile").write_text(text)
+                subprocess.run(["tar", "-C", name, "-cJf", archive, folder.name], check=True)
+                os.utime(archive, (1, 1 + min(seconds, 1)))
+                trees.append(debugkernel.unpack_archive(archive))
+                self.assertEqual((trees[-1] / "Makefile").read_text(), text)
+            self.assertNotEqual(trees[0], trees[1])
+            self.assertEqual(trees[1], trees[2])
+
+    def test_archive_that_is_not_there_is_an_error(self):
+        with self.assertRaisesRegex(HarnessError, "no-archive"):
+            debugkernel.unpack_archive("/no-archive.tar.xz")
 
 
 class Guests(unittest.TestCase):
