@@ -133,6 +133,20 @@ def leave_nothing(tree, source):
     put(text, tree / names)
 
 
+def bear_stops(tree, source):
+    """Makes the kernel bear that the host stops and continues all its processes, as schedulers of jobs do it.
+
+    A traced process is stopped already when it gets SIGSTOP, so SIGCONT takes that back, and is all that the kernel
+    sees. It would take that for a crash of the process.
+    """
+    path = Path("arch/um/os-Linux/skas/process.c")
+    text = replaced((source / path).read_text(), r"^(#define STUB_SIG_MASK \().*(\(1 << SIGWINCH\)\))$",
+                    r"\1(1 << SIGALRM) | (1 << SIGSTOP) | (1 << SIGCONT) | \2", "signals that do not matter")
+    text = replaced(text, r"^(\t+)case SIGALRM:\n(\t+break;)$",
+                    r"\1case SIGALRM:\n\1case SIGSTOP:\n\1case SIGCONT:\n\2", "signals that do not matter")
+    put(text, tree / path)
+
+
 def prepare(source, tree):
     if not (tree / ".complete").exists() or (tree / ".of").read_text() != str(source):
         debugkernel.say(f"linking {source} to {tree}")
@@ -141,6 +155,7 @@ def prepare(source, tree):
     add_rox(tree, source)
     add_pipes(tree, source)
     leave_nothing(tree, source)
+    bear_stops(tree, source)
 
 
 def configure(recipe, tree, output):
