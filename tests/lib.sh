@@ -6,6 +6,8 @@
 # Results (TAP, counted by scripts/check):
 #   tap_ok NAME / tap_not_ok NAME [REASON] / tap_skip NAME REASON
 #   tap_run NAME COMMAND...   ok if the command succeeds; if not, its output follows as comments
+#   tap_relay PREFIX NAME STATUS FILE    the results in a file, of cases that have run elsewhere, under names that begin
+#                             with the prefix, and as one more case NAME that the status is 0
 #   tap_done                  prints the plan; returns 1 if anything failed. A script ends with it.
 #   gtest_run PREFIX COMMAND...  runs a GoogleTest program, prints its report (JSON) in one line with
 #                             the prefix for the names of its cases, and returns its status
@@ -48,11 +50,19 @@
 # use the default.
 #
 # ROX_TYPE=rxe runs the tests over the in-tree driver, ROX_TRACE=1 records rox' tracepoints.
+#
+# ROX_NODES=1 is for a command of `rox-run --nodes 2`: namespaces and links are its nodes, and there already.
 
 ROX_TYPE=${ROX_TYPE:-rox}
 NS1=ns1 NS2=ns2 DEV1=veth0 DEV2=veth1 ROX1=rox0 ROX2=rox1
 IP1=10.0.0.1 IP2=10.0.0.2 IP1_6=fd00::1 IP2_6=fd00::2
+if [[ -n ${ROX_NODES:-} ]]; then
+	NS1=node1 NS2=node2 DEV1=eth0 DEV2=eth0
+	IP1=10.123.0.1 IP2=10.123.0.2 IP1_6=fd00:10:123::1 IP2_6=fd00:10:123::2
+fi
 ROX_TMP=${ROX_TMP:-$(mktemp -d /tmp/rox-test.XXXXXX)}
+# Where sysfs has the devices.
+IB_CLASS=/sys/class/infiniband
 
 # -- results ---------------------------------------------------------------
 
@@ -90,6 +100,20 @@ tap_run() {
 		tail -n 120 "$output" | comment
 	fi
 	return 0
+}
+
+tap_relay() {
+	local prefix=$1 name=$2 status=$3 line
+	while read -r line; do
+		case $line in
+		ok\ *) tap_ok "$prefix${line#* - }" ;;
+		"not ok "*) tap_not_ok "$prefix${line#* - }" ;;
+		[0-9]*..[0-9]*) ;;
+		gtest:\ *) echo "gtest: ${prefix//[ ,:]/-}/${line#gtest: }" ;;
+		*) echo "# $line" ;;
+		esac
+	done <"$4"
+	if ((status == 0)); then tap_ok "$prefix$name"; else tap_not_ok "$prefix$name" "status $status"; fi
 }
 
 tap_done() {
@@ -185,6 +209,7 @@ ns1_add() {
 
 net_two() {
 	local mtu=${1:-9000}
+	[[ -z ${ROX_NODES:-} ]] || { nodes_two; return; }
 	modprobe veth &&
 		ns1_add && ip netns add "$NS2" &&
 		ip link add "$DEV1" netns "$NS1" mtu "$mtu" type veth \
@@ -193,6 +218,14 @@ net_two() {
 		net_end "$NS2" "$DEV2" "$IP2" "$IP2_6" &&
 		{ ((mtu < 1280)) || ! has_ipv6 ||
 			{ soon 10 net_routes "$NS1" "$IP2_6" && soon 10 net_routes "$NS2" "$IP1_6"; }; }
+}
+
+# A node of rox-run sees its own device only, so $IB_CLASS becomes a folder that has those of both.
+nodes_two() {
+	local sys=$ROX_TMP/sys
+	IB_CLASS=$ROX_TMP/infiniband
+	mkdir "$sys" "$IB_CLASS" && nsenter --net="/run/netns/$NS2" mount -t sysfs sysfs "$sys" &&
+		ln -s "/sys/class/infiniband/$ROX1" "$sys/class/infiniband/$ROX2" "$IB_CLASS"
 }
 
 # Has a namespace a route to an IPv6 address? It gets one when the netdev has noticed its carrier.
@@ -222,7 +255,7 @@ link_add() {
 # The index of the IPv4 address in a device's GID table. Devices with both RoCE versions have an entry
 # for each; only that for version 2 is used.
 gid_index_v4() {
-	local port=/sys/class/infiniband/$1/ports/1 index gid type
+	local port=$IB_CLASS/$1/ports/1 index gid type
 	for ((index = 0; index < 64; index++)); do
 		{ read -r gid <"$port/gids/$index" && read -r type <"$port/gid_attrs/types/$index"; } \
 			2>/dev/null || continue
@@ -232,10 +265,11 @@ gid_index_v4() {
 }
 
 gids_of() {
-	cat "/sys/class/infiniband/$1/ports/1/gids/"* 2>/dev/null
+	cat "$IB_CLASS/$1/ports/1/gids/"* 2>/dev/null
 }
 
 link_two() {
+	[[ -z ${ROX_NODES:-} ]] || { gid_index_v4 "$ROX1" && gid_index_v4 "$ROX2"; return; }
 	rdma_load && link_add "$NS1" "$ROX1" "$DEV1" && link_add "$NS2" "$ROX2" "$DEV2"
 }
 
@@ -406,6 +440,12 @@ diagnose() {
 
 # -- leaks -----------------------------------------------------------------
 
+# Prints a line for each device.
+resources() {
+	rdma resource show 2>/dev/null
+	[[ -z ${ROX_NODES:-} ]] || in2 rdma resource show 2>/dev/null
+}
+
 # Prints a line for each device, sorted by name, and one for the module.
 leak_state() {
 	local line lines=() i references
@@ -415,7 +455,7 @@ leak_state() {
 			lines[i]=${lines[i - 1]}
 		done
 		lines[i]=$line
-	done < <(rdma resource show 2>/dev/null)
+	done < <(resources)
 	printf '%s\n' "${lines[@]}"
 	! { read -r references <"/sys/module/$ROX_TYPE/refcnt"; } 2>/dev/null ||
 		echo "module references $references"
