@@ -47,8 +47,10 @@ in_container() {
 		--read-only --read-only-tmpfs=false --tmpfs /run:rw,size=1m,notmpcopyup
 		--volume "$work/bin:$work/bin:ro" --volume "$work/lib:$work/lib:ro" --volume "$work/home:$work/home"
 		--workdir "$work/home" --rootfs "$work/root")
-	# Where cgroups of both kinds are, those of the second have no memory here, and crun refuses them.
-	furnish="echo \$\$ >$limited/cgroup.procs && mount --rbind \"\$1\" \"\$2/root\" && shift 2 &&
+	# Podman leaves a lock in /dev/shm. Where cgroups of both kinds are, those of the second have no memory here, and
+	# crun refuses them.
+	furnish="echo \$\$ >$limited/cgroup.procs && mount --rbind \"\$1\" \"\$2/root\" &&
+		mount -t tmpfs -o mode=1777 shm /dev/shm && shift 2 &&
 		{ ! mountpoint -q /sys/fs/cgroup/unified || umount -l /sys/fs/cgroup/unified; } && exec \"\$@\""
 	"$@"
 }
