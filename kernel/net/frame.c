@@ -116,12 +116,6 @@ static void *rox_pages_at(const struct page_frag *pages)
 	return page_address(pages->page) + pages->offset;
 }
 
-/* Bytes of the piece that are free, if they begin at a cache line. */
-static u32 rox_piece_left(const struct page_frag *pages)
-{
-	return pages->size - min(SKB_DATA_ALIGN(pages->offset), pages->size);
-}
-
 /*
  * Appends the next @len bytes of @pages to the frame as a fragment. Return: their address; NULL if
  * the frame has as many fragments as it can.
@@ -183,6 +177,19 @@ static struct page_frag *rox_pool_refill(void)
 	return pages;
 }
 
+/* Finds a piece with room for @len bytes in a row. Return: NULL if none has so much. */
+static struct page_frag *rox_pool_whole(u32 len)
+{
+	struct page_frag *pages = rox_pool_refill();
+
+	if (pages && pages->size == PIECE_ROOM && pages->size - pages->offset < len) {
+		/* Leave the rest unused: a packet in one piece is cheaper for both ends. */
+		pages->offset = pages->size;
+		pages = rox_pool_refill();
+	}
+	return pages && pages->size - pages->offset >= len ? pages : NULL;
+}
+
 /*
  * Return: an sk_buff whose linear part of @len bytes is taken from a piece: a block that fits would
  * be allocated and cleared (init_on_alloc) for each packet.
@@ -190,14 +197,11 @@ static struct page_frag *rox_pool_refill(void)
 static struct sk_buff *rox_frame_linear(u32 len)
 {
 	u32 size = SKB_DATA_ALIGN(len) + SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
-	struct page_frag *pages = rox_pool_refill();
+	/* It begins at a cache line. */
+	struct page_frag *pages = rox_pool_whole(size + SMP_CACHE_BYTES - 1);
 	struct sk_buff *skb;
 
-	if (pages && pages->size == PIECE_ROOM && rox_piece_left(pages) < size) {
-		pages->offset = pages->size;
-		pages = rox_pool_refill();
-	}
-	if (!pages || rox_piece_left(pages) < size)
+	if (!pages)
 		return alloc_skb(len, GFP_ATOMIC | __GFP_NOWARN);
 	pages->offset = SKB_DATA_ALIGN(pages->offset);
 	skb = build_skb(rox_pages_at(pages), size);
@@ -302,15 +306,8 @@ void *rox_frame_whole(struct rox_frame *frame, u32 len)
 		return rox_frame_grow(frame, frame->at, len);
 	}
 
-	pages = rox_pool_refill();
-	if (pages && pages->size == PIECE_ROOM && pages->size - pages->offset < len) {
-		/* Leave the rest unused: a packet in one piece is cheaper for both ends. */
-		pages->offset = pages->size;
-		pages = rox_pool_refill();
-	}
-	if (!pages || pages->size - pages->offset < len)
-		return NULL;
-	return rox_add_frag(frame, pages, len);
+	pages = rox_pool_whole(len);
+	return pages ? rox_add_frag(frame, pages, len) : NULL;
 }
 
 void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head)

@@ -82,6 +82,14 @@ def replaced(text, pattern, by, what):
     return text
 
 
+def change(tree, source, path, what, by):
+    """Puts a file of Linux into the tree, with each pattern replaced."""
+    text = (source / path).read_text()
+    for pattern, replacement in by.items():
+        text = replaced(text, pattern, replacement, what)
+    put(text, tree / path)
+
+
 def add_rox(tree, source):
     """Puts kernel/ into the tree."""
     room = tree / "drivers/infiniband/sw/rox"
@@ -118,19 +126,13 @@ def leave_nothing(tree, source):
     Its memory has no name (memfd_create). So it needs no folder either that has room for it and from which code
     may be executed. It has no folder for its process id.
     """
-    memory = Path("arch/um/os-Linux/mem.c")
-    text = replaced((source / memory).read_text(), r"make_tempfile\(TEMPNAME_TEMPLATE\)",
-                    'syscall(SYS_memfd_create, "rox-run", 0)', "a memory file")
-    text = replaced(text, "^static int __init make_tempfile", "static int __init __attribute__((unused)) make_tempfile",
-                    "a memory file")
-    text = replaced(text, r"^#include <sys/vfs.h>\n", r"\g<0>#include <sys/syscall.h>\n", "a memory file")
-    put(text, tree / memory)
-    names = Path("arch/um/os-Linux/umid.c")
-    text = replaced((source / names).read_text(), r"^__initcall\((make_umid_init)\);",
-                    r"static int (*unused_init)(void) __attribute__((unused)) = \1;", "its name")
-    text = replaced(text, r"^__uml_exitcall\((remove_umid_dir)\);",
-                    r"static void (*unused_exit)(void) __attribute__((unused)) = \1;", "its name")
-    put(text, tree / names)
+    change(tree, source, "arch/um/os-Linux/mem.c", "a memory file", {
+        r"make_tempfile\(TEMPNAME_TEMPLATE\)": 'syscall(SYS_memfd_create, "rox-run", 0)',
+        "^static int __init make_tempfile": "static int __init __attribute__((unused)) make_tempfile",
+        r"^#include <sys/vfs.h>\n": r"\g<0>#include <sys/syscall.h>\n"})
+    change(tree, source, "arch/um/os-Linux/umid.c", "its name", {
+        r"^__initcall\((make_umid_init)\);": r"static int (*unused_init)(void) __attribute__((unused)) = \1;",
+        r"^__uml_exitcall\((remove_umid_dir)\);": r"static void (*unused_exit)(void) __attribute__((unused)) = \1;"})
 
 
 def bear_stops(tree, source):
@@ -139,12 +141,10 @@ def bear_stops(tree, source):
     A traced process is stopped already when it gets SIGSTOP, so SIGCONT takes that back, and is all that the kernel
     sees. It would take that for a crash of the process.
     """
-    path = Path("arch/um/os-Linux/skas/process.c")
-    text = replaced((source / path).read_text(), r"^(#define STUB_SIG_MASK \().*(\(1 << SIGWINCH\)\))$",
-                    r"\1(1 << SIGALRM) | (1 << SIGSTOP) | (1 << SIGCONT) | \2", "signals that do not matter")
-    text = replaced(text, r"^(\t+)case SIGALRM:\n(\t+break;)$",
-                    r"\1case SIGALRM:\n\1case SIGSTOP:\n\1case SIGCONT:\n\2", "signals that do not matter")
-    put(text, tree / path)
+    change(tree, source, "arch/um/os-Linux/skas/process.c", "signals that do not matter", {
+        r"^(#define STUB_SIG_MASK \().*(\(1 << SIGWINCH\)\))$":
+            r"\1(1 << SIGALRM) | (1 << SIGSTOP) | (1 << SIGCONT) | \2",
+        r"^(\t+)case SIGALRM:\n(\t+break;)$": r"\1case SIGALRM:\n\1case SIGSTOP:\n\1case SIGCONT:\n\2"})
 
 
 def prepare(source, tree):

@@ -222,6 +222,11 @@ gid_text() {
 	echo "${text#:}"
 }
 
+# gid_index NAMESPACE DEVICE ADDRESS: of the address in the GID table of a device that the namespace has.
+gid_index() {
+	ip netns exec "$1" sh -c "cd /sys/class/infiniband/$2/ports/1/gids && grep -il '$(gid_text "$3")' *" 2>/dev/null
+}
+
 gid_in() {
 	gids_of "$1" | grep -qi "$2"
 }

@@ -68,13 +68,8 @@ cni_has_gid() {
 
 cni_talks() {
 	NS1=$1 NS2=$CNI_FAR cm_pair 10.40.0.1 && NS1=$CNI_FAR NS2=$1 cm_pair 10.40.0.2 &&
-		NS1=$1 NS2=$CNI_FAR run_pair -- ib_write_bw -d cnirox -F -n 50 -x "$(cni_index $1 cnirox 10.40.0.1)" -- \
-			ib_write_bw -d cnifarrox -F -n 50 -x "$(cni_index $CNI_FAR cnifarrox 10.40.0.2)" 10.40.0.1
-}
-
-# The index of an address in the GID table of a device that a namespace has.
-cni_index() {
-	ip netns exec "$1" sh -c "cd /sys/class/infiniband/$2/ports/1/gids && grep -il '$(gid_text "$3")' *" 2>/dev/null
+		NS1=$1 NS2=$CNI_FAR run_pair -- ib_write_bw -d cnirox -F -n 50 -x "$(gid_index $1 cnirox 10.40.0.1)" -- \
+			ib_write_bw -d cnifarrox -F -n 50 -x "$(gid_index $CNI_FAR cnifarrox 10.40.0.2)" 10.40.0.1
 }
 
 # The far end of the veth goes with the namespace, and the device with the netdev.

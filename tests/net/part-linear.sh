@@ -37,16 +37,6 @@ linear_counts() {
 	ip netns exec "$1" nft list ruleset | sed -nE 's/.* counter packets ([0-9]+) .*/\1/p' | tr '\n' ' '
 }
 
-# linear_index DEVICE ADDRESS: of the address in the GID table.
-linear_index() {
-	local index=0 gid
-	gid=$(gid_text "$2")
-	until grep -qi "$gid" "/sys/class/infiniband/$1/ports/1/gids/$index"; do
-		((++index < 16)) || return
-	done
-	echo $index
-}
-
 # linear_write INDEX1 INDEX2: 300 WRITEs of 64 KiB with these GIDs. Sets `unsummed`, `summed` and `frames` to the
 # packets of $NS2 that came without and with UDP checksum, and to its large frames.
 linear_write() {
@@ -62,7 +52,7 @@ linear_write() {
 linear_v4() {
 	local again
 	again=$(counter_of "$ROX2" retransmitted_packets)
-	linear_write "$(linear_index "$ROX1" $IP1)" "$(linear_index "$ROX2" $IP2)" || return
+	linear_write "$(gid_index "$NS1" "$ROX1" $IP1)" "$(gid_index "$NS2" "$ROX2" $IP2)" || return
 	((summed == 0 && unsummed >= 300 * 16 && frames >= 200)) ||
 		fail "$unsummed packets without and $summed with checksum, $frames large frames" || return
 	again=$(($(counter_of "$ROX2" retransmitted_packets) - again))
@@ -71,7 +61,7 @@ linear_v4() {
 }
 
 linear_v6() {
-	linear_write "$(linear_index "$ROX1" $IP1_6)" "$(linear_index "$ROX2" $IP2_6)" || return
+	linear_write "$(gid_index "$NS1" "$ROX1" $IP1_6)" "$(gid_index "$NS2" "$ROX2" $IP2_6)" || return
 	((unsummed == 0 && summed >= 300)) ||
 		fail "$unsummed packets without and $summed with checksum" || return
 	flow_start v6 $IP1_6 $IP2_6 && flow_advances v6 && flow_stop v6
