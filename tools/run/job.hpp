@@ -25,6 +25,12 @@ enum Pipe : int { control_pipe, input_pipe, output_pipe, error_pipe, first_netwo
 /// So many nodes can be in one network, also in that of several rox-run's.
 constexpr unsigned most_nodes = 64;
 
+/// What a node is called: its network namespace, and its host's name in a network of several.
+inline std::string node_name(unsigned node)
+{
+    return "node" + std::to_string(node);
+}
+
 /// Where a standard stream of the command leads to.
 enum class Stream : char {
     pipe = 'p',     ///< to rox-run, by the pipe of that number

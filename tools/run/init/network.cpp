@@ -41,11 +41,6 @@ Mac mac(unsigned node)
     return {0x02, 10, 123, 0, static_cast<uint8_t>(node >> 8), static_cast<uint8_t>(node)};
 }
 
-std::string name_of(unsigned node)
-{
-    return "node" + std::to_string(node);
-}
-
 /// What --link says of delay, loss and rate, at the sending end.
 void shape(const std::string &name, const Link &link)
 {
@@ -219,7 +214,7 @@ void make_nodes(const Job &job)
     if (job.join_pipe != 0)
         add_port(job, bridge);
     for (unsigned node = job.address; node < job.address + job.nodes; node++) {
-        const std::string name = name_of(node);
+        const std::string name = node_name(node);
         const int space = new_space(name, here);
 
         add_veth(name, bridge, job.link.mtu, {netdev, space, mac(node)});
@@ -257,7 +252,7 @@ std::string make_network(const Job &job)
     const bool alone = job.nodes == 1 && job.join_pipe == 0;
     const unsigned count = job.join_pipe != 0 ? most_nodes : job.nodes;
     for (unsigned node = 1; node <= count; node++) {
-        const std::string name = name_of(node) + (alone ? ' ' + job.hostname : "");
+        const std::string name = node_name(node) + (alone ? ' ' + job.hostname : "");
 
         hosts += address4(node) + ' ' + name + '\n' + address6(node) + ' ' + name + '\n';
     }

@@ -167,7 +167,7 @@ void enter_world(const Job &job)
 void name_hosts(const Job &job, const std::string &lines)
 {
     const bool numbered = job.nodes > 1 || job.join_pipe != 0;
-    const std::string name = numbered ? "node" + std::to_string(job.address) : job.hostname;
+    const std::string name = numbered ? node_name(job.address) : job.hostname;
 
     sethostname(name.data(), name.size());
     // The first line with a name counts.
