@@ -72,17 +72,28 @@ tests: deps-there
 
 ## make image           what rox-run brings along (kernel, first process, provider), into build/run; make install-run
 ##                      RUN_KERNEL=uml: with the debug kernel and the module, into build/run-uml
+## make image-vm        what its option --vm starts, into build/run/vm
+## make image-programs  ip and rdma for file systems that have them not, into build/run/programs
 ## make run-tarball     rox-run for any folder of any x86-64 machine: build/rox-run.tar.xz
-.PHONY: image install-run run-tarball
-image: provider
+.PHONY: image image-vm image-programs install-run run-tarball
+image:
+	@scripts/needs provider
 	@scripts/needs tools
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
 	@scripts/run-image $(RUN_KERNEL)
 
+image-vm: deps-there
+	@$(MAKE) --no-print-directory KVER=$(QUICK_KERNEL) module
+	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
+	@scripts/run-image vm
+
+image-programs: deps-there
+	@scripts/run-image programs
+
 install-run: image
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run install-run
 
-run-tarball: image
+run-tarball: image image-vm image-programs
 	rm -rf $(BUILD)/tarball
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run \
 		DESTDIR=$(BUILD)/tarball/rox-run exec_prefix= mandir=/man install-run

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import debugkernel, initramfs, kernels, userroots
+from . import debugkernel, initramfs, kernels
 from .paths import BUILD, CACHE, REPO, HarnessError
 
 SERIES = os.environ.get("ROX_RUN_SERIES", debugkernel.SERIES)
@@ -28,8 +28,14 @@ FIRST_PROCESS = BUILD / "tools/rox-run-init"
 # What the first process loads into a kernel that has it not built in.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "udp_tunnel", "ip6_udp_tunnel", "dummy", "veth", "bridge", "sch_netem",
            "macvlan", "tun", "8021q")
-# libibverbs in the roots, which are Debian's.
-LIBIBVERBS = "usr/lib/x86_64-linux-gnu/libibverbs.so.1"
+# What the first process lays over a file system that has them not.
+PROGRAMS = ("ip", "rdma")
+# Where it puts them.
+PROGRAMS_PLACE = "/run/rox-run/programs"
+# The kernel of the virtual machine, and what its first process loads before: what reaches rox-run and the host's
+# files. The kernel has the rest of MODULES as modules, too.
+VIRTUAL_SERIES = "6.12"
+VIRTUAL_MODULES = (*initramfs.BOOT_MODULES, "virtio_rng", "crc32_pclmul", *MODULES)
 
 
 class RunRecipe(debugkernel.Recipe):
@@ -240,20 +246,60 @@ def write_cpus(folder, settings):
         write(folder / "cpus", f"{most[1]}\n".encode())
 
 
+def rox_module(kernel):
+    """The module that was built for the kernel."""
+    rox = BUILD / kernel.kver / "rox.ko"
+    if not rox.exists():
+        raise HarnessError(f"{rox} is not there: run `make KVER={kernel.kver} module`")
+    return rox
+
+
 def debug_image(name):
     """An image of a debug kernel of User Mode Linux, with the module rox that `make KVER=NAME module` has built."""
     kernel = debugkernel.find(name)
     folder = BUILD / f"run-{name}"
     folder.mkdir(parents=True, exist_ok=True)
-    rox = BUILD / kernel.kver / "rox.ko"
-    if not rox.exists():
-        raise HarnessError(f"{rox} is not there: run `make KVER={name} module`")
     modules = initramfs.module_closure(kernel, MODULES)
-    write(folder / "init.cpio", pack([pipes_module(kernel, folder), *modules, rox]))
+    write(folder / "init.cpio", pack([pipes_module(kernel, folder), *modules, rox_module(kernel)]))
     # It wants a folder for its process id; the small kernel has none.
     write(folder / "arguments", f"uml_dir={folder}/ids/\n".encode())
     write_cpus(folder, debugkernel.recipe_of(name).settings())
     kernels.run("cp", "--remove-destination", kernel.image, folder / "linux")
+    return folder
+
+
+def virtual_image():
+    """What rox-run --vm starts, in build/run/vm, with the module rox that `make KVER=6.12 module` has built."""
+    kernel = kernels.find(VIRTUAL_SERIES)
+    folder = BUILD / "run/vm"
+    folder.mkdir(parents=True, exist_ok=True)
+    rox = folder / "rox.ko"
+    kernels.run("strip", "--strip-debug", "-o", rox, rox_module(kernel))
+    write(folder / "init.cpio", pack([*initramfs.module_closure(kernel, VIRTUAL_MODULES), rox]))
+    write(folder / "linux", kernel.image.read_bytes())
+    return folder
+
+
+def libraries_of(program):
+    """What the dynamic linker loads for a program, and the linker itself."""
+    shown = kernels.run("ldd", program, stdout=subprocess.PIPE, text=True).stdout
+    return [Path(path) for path in re.findall(r"(/\S+) \(0x", shown)]
+
+
+def programs_image():
+    """ip and rdma of this machine, in build/run/programs, with all libraries: they need none of the file system's."""
+    folder = BUILD / "run/programs"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in PROGRAMS:
+        program = shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin")
+        if not program:
+            raise HarnessError(f"{name} is not there: install iproute2")
+        for path in (Path(program), *libraries_of(program)):
+            shutil.copy(path, folder / path.name)
+        linker = next(path.name for path in libraries_of(program) if path.name.startswith("ld-"))
+        kernels.run("patchelf", "--set-interpreter", f"{PROGRAMS_PLACE}/{linker}", "--force-rpath", "--set-rpath",
+                    PROGRAMS_PLACE, folder / name)
     return folder
 
 
@@ -265,41 +311,24 @@ def image():
     return linux.parent
 
 
-def private_number(library):
-    """N of a libibverbs' symbol version IBVERBS_PRIVATE_N."""
-    shown = kernels.run("objdump", "-p", library, stdout=subprocess.PIPE, text=True).stdout
-    found = re.search(r"\bIBVERBS_PRIVATE_(\d+)$", shown, re.M)
-    if not found:
-        raise HarnessError(f"{library} has no private interface")
-    return int(found[1])
+def providers(own_only):
+    """The providers, by their file names: one for each of libibverbs' private interfaces, or this machine's only.
 
-
-def providers():
-    """The providers that can be built here, by their file names: one for each private interface.
-
-    They are for this machine's libibverbs, and for those of the roots that are there. A provider works with all
-    versions of rdma-core that have the interface's number, so whose it is makes no difference.
+    A provider works with all versions of rdma-core that have the interface's number.
     """
-    found = {path.name: path for path in (BUILD / "userspace").glob("librox-rdmav*.so")}
-    packages = userroots.packages()
-    for release in userroots.RELEASES:
-        root = userroots.UserRoot(release)
-        if root.arch or not root.complete(packages):
-            continue
-        name = f"librox-rdmav{private_number(root.path / LIBIBVERBS)}.so"
-        if name not in found:
-            debugkernel.say(f"building {name} in the root of {release}")
-            if root.build_provider(stdout=sys.stderr).returncode != 0:
-                raise HarnessError(f"{name} was not built in the root of {release}")
-            found[name] = root.build / "userspace" / name
-    return found
+    made = BUILD / "providers"
+    target, folder = ("all", made / "own") if own_only else ("each", made)
+    kernels.run("make", "-s", "--no-print-directory", "-C", REPO / "userspace", f"OUT={folder}", target, stdout=sys.stderr)
+    return {path.name: path for path in made.glob(f"{'own' if own_only else '[0-9]*'}/librox-rdmav*.so")}
 
 
-def put_providers(folder):
+def put_providers(folder, own_only=False):
     """Writes the providers into an image, and removes others."""
-    found = providers()
+    found = providers(own_only)
     for name, path in found.items():
-        write(folder / name, path.read_bytes())
+        fresh = folder / f"{name}.new"
+        kernels.run("strip", "--strip-debug", "-o", fresh, path)
+        fresh.rename(folder / name)
     for path in folder.glob("librox-rdmav*.so"):
         if path.name not in found:
             path.unlink()
@@ -307,8 +336,12 @@ def put_providers(folder):
 
 def main(arguments):
     try:
+        others = {"vm": virtual_image, "programs": programs_image}
+        if arguments and arguments[0] in others:
+            print(others[arguments[0]]())
+            return 0
         folder = debug_image(arguments[0]) if arguments else image()
-        put_providers(folder)
+        put_providers(folder, own_only=bool(arguments))
         print(folder)
     except HarnessError as error:
         print(f"run-image: {error}", file=sys.stderr)

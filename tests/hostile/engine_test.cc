@@ -75,6 +75,15 @@ std::uint64_t cpu_time(pid_t thread)
     return std::strtoull(about(thread, "schedstat").c_str(), nullptr, 10);
 }
 
+/// That of all engines of a program.
+std::uint64_t engines_time(pid_t program)
+{
+    std::uint64_t all = 0;
+    for (pid_t engine : engines_of(program))
+        all += cpu_time(engine);
+    return all;
+}
+
 /// A program that sends small messages as fast as it can.
 pid_t sender(const Cgroup *group, bool engine, bool one_cpu = false)
 {
@@ -156,9 +165,10 @@ TEST_F(EngineTest, LimitOfCpuTimeHolds)
         const std::uint64_t rung = doorbells();
         pid_t child = sender(&group, engine);
         EXPECT_TRUE(vt::eventually([&] { return doorbells() > rung + 10; })) << "it sends";
-        pid_t thread = engine ? wait_for_engine(child) : 0;
+        if (engine)
+            wait_for_engine(child);
         std::this_thread::sleep_for(vt::Millis(500));
-        std::uint64_t engine_before = engine ? cpu_time(thread) : 0;
+        std::uint64_t engine_before = engines_time(child);
         std::uint64_t before = group.number("cpu.stat", "usage_usec");
         auto begin = vt::Clock::now();
         std::this_thread::sleep_for(vt::Millis(4000));
@@ -166,12 +176,15 @@ TEST_F(EngineTest, LimitOfCpuTimeHolds)
         double all = std::chrono::duration_cast<Seconds>(vt::Clock::now() - begin).count();
         double share = static_cast<double>(used) / 1e6 / all;
         if (engine) {
-            std::uint64_t of_engine = (cpu_time(thread) - engine_before) / 1000;
+            std::uint64_t of_engine = (engines_time(child) - engine_before) / 1000;
             std::printf("# %llu of %llu us are the engine's\n",
                         static_cast<unsigned long long>(of_engine),
                         static_cast<unsigned long long>(used));
-            EXPECT_TRUE(in_group(thread, "/cpu")) << about(thread, "cgroup");
+            /* The program may go on another CPU and get another engine there. The first one then
+             * leaves the group. */
+            EXPECT_TRUE(vt::eventually([&] { return any_in_group(child, "/cpu"); }));
             EXPECT_GT(of_engine, 0u);
+            EXPECT_LE(of_engine, used + used / 10) << "some of it was outside of the group";
         } else {
             EXPECT_EQ(engine_of(child), 0);
         }

@@ -277,7 +277,7 @@ passt_fails() {
 }
 
 part_net() {
-	tap_run "125: no passt" no_passt
+	[[ -n ${ROX_RUN_VM:-} ]] || tap_run "125: no passt" no_passt # its PATH has no QEMU either
 	full_run "125: passt does not start" passt_fails
 	if ! command -v passt >/dev/null; then
 		tap_skip "the way out" "passt is not installed"

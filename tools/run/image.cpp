@@ -28,13 +28,6 @@ constexpr const char *library_folders[] = {
 
 constexpr std::string_view provider_prefix = "librox-rdmav", provider_suffix = ".so";
 
-bool is_complete(const Image &image)
-{
-    std::error_code error;
-
-    return fs::exists(image.kernel(), error) && fs::exists(image.first_process(), error);
-}
-
 /// A sentence that says what was found and what is there.
 std::string no_provider(const Image &image, const std::string &path, const Library &library)
 {
@@ -49,6 +42,21 @@ std::string no_provider(const Image &image, const std::string &path, const Libra
 }
 
 } // namespace
+
+bool Image::is_complete() const
+{
+    std::error_code error;
+
+    return fs::exists(kernel(), error) && fs::exists(first_process(), error);
+}
+
+std::string Image::programs() const
+{
+    std::error_code error;
+    const std::string place = folder + "/programs";
+
+    return fs::exists(place, error) ? place : std::string();
+}
 
 std::vector<std::string> Image::arguments() const
 {
@@ -101,7 +109,7 @@ Image find_image()
           here.parent_path() / "run"}) {
         const Image image{folder};
 
-        if (!folder.empty() && is_complete(image))
+        if (!folder.empty() && image.is_complete())
             return {fs::canonical(folder)};
         if (!folder.empty())
             tried.push_back(folder);

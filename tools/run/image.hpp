@@ -17,6 +17,11 @@ struct Image {
     std::string folder;
     std::string kernel() const { return folder + "/linux"; }
     std::string first_process() const { return folder + "/init.cpio"; }
+    /// The files of the virtual machine, if it has them. The providers are those of this one.
+    Image virtual_machine() const { return {folder + "/vm"}; }
+    bool is_complete() const;
+    /// The folder with ip and rdma, if there is one: file systems may have none.
+    std::string programs() const;
     /// What this kernel wants on its command line: the words of the file "arguments", if there is
     /// one.
     std::vector<std::string> arguments() const;

@@ -63,6 +63,7 @@ bool read_texts(Job &job, std::string_view name, std::string_view value)
                                 : name == "provider"        ? &job.provider
                                 : name == "provider_target" ? &job.provider_target
                                 : name == "program"         ? &job.program
+                                : name == "programs"        ? &job.programs
                                 : name == "input_file"      ? &job.input_file
                                 : name == "termios"         ? &job.termios
                                 : name == "resolver"        ? &job.resolver
@@ -140,6 +141,7 @@ std::string encode(const Job &job)
     writer.add("provider", job.provider);
     writer.add("provider_target", job.provider_target);
     writer.add("program", job.program);
+    writer.add("programs", job.programs);
     writer.add("streams",
                std::string{static_cast<char>(job.streams[0]), static_cast<char>(job.streams[1]),
                            static_cast<char>(job.streams[2])});

@@ -3,13 +3,15 @@
  * @file
  * What rox-run and the first process of its kernel tell each other.
  *
- * They talk over sockets that the kernel has as /dev/hostpipe0 and so on, see `Pipe`. First rox-run
- * sends the job: its length in 4 bytes, then fields "NAME=VALUE" that each end with a zero byte.
- * Then both send messages.
+ * They talk over sockets that the kernel has as /dev/hostpipe0 and so on, see `Pipe`; the kernel of
+ * a virtual machine has one serial port that carries them all, see `Mux`. First rox-run sends the
+ * job: its length in 4 bytes, then fields "NAME=VALUE" that each end with a zero byte. Then both
+ * send messages.
  */
 #ifndef ROX_TOOLS_RUN_JOB_HPP
 #define ROX_TOOLS_RUN_JOB_HPP
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +32,13 @@ inline std::string node_name(unsigned node)
 {
     return "node" + std::to_string(node);
 }
+
+/// What a virtual machine calls the folder of `Job::writable` with that index, and the root.
+inline std::string writable_tag(size_t index)
+{
+    return "write" + std::to_string(index);
+}
+constexpr const char *root_tag = "host";
 
 /// Where a standard stream of the command leads to.
 enum class Stream : char {
@@ -70,6 +79,7 @@ struct Job {
     std::string provider;        ///< the file of the provider, empty: there is none
     std::string provider_target; ///< where libibverbs looks for it
     std::string program;         ///< rox-run itself
+    std::string programs;        ///< a folder of programs that may be missing, empty: none
     Stream streams[3] = {Stream::pipe, Stream::pipe, Stream::pipe};
     std::string input_file; ///< if standard input is a file
     uint64_t input_offset = 0;

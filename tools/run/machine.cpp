@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -25,48 +24,6 @@ namespace {
 [[noreturn]] void complain(const char *what)
 {
     throw std::system_error(errno, std::generic_category(), what);
-}
-
-/// A pair of connected sockets: this program's end, the kernel's end.
-std::pair<std::unique_ptr<File>, std::unique_ptr<File>> make_pair()
-{
-    int ends[2];
-
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        complain("socketpair");
-    return {std::make_unique<File>(ends[0]), std::make_unique<File>(ends[1])};
-}
-
-/// A kernel that can have several CPUs makes system calls signals by a filter, which is quicker
-/// than ptrace, and without which it has one CPU. Each CPU is a thread of the host.
-std::vector<std::string> processors(const Image &image, unsigned count)
-{
-    if (image.most_cpus() == 1)
-        return {};
-    return {"seccomp=on", fmt::format("ncpus={}", count)};
-}
-
-std::vector<std::string> command_line(const Image &image, const MachineSettings &settings,
-                                      const std::string &pipes)
-{
-    // No "panic=": with it User Mode Linux would restart after a panic instead of ending. Each
-    // network namespace has its own RDMA devices. What waits for RCU need not wait long.
-    std::vector<std::string> line = {image.kernel(),
-                                     fmt::format("mem={}M", settings.memory),
-                                     "initrd=" + image.first_process(),
-                                     "hostpipe.fds=" + pipes,
-                                     "con=null",
-                                     "con0=null,fd:2",
-                                     "loglevel=7",
-                                     "oops=panic",
-                                     "printk.devkmsg=on",
-                                     "ib_core.netns_mode=0",
-                                     "rcupdate.rcu_expedited=1",
-                                     "random.trust_cpu=on"};
-
-    for (const auto &more : {processors(image, settings.cpus), image.arguments(), settings.more})
-        line.insert(line.end(), more.begin(), more.end());
-    return line;
 }
 
 /// The kernel needs file descriptors for files of the caller, and room; the command's limits are
@@ -84,43 +41,14 @@ void lift_limits()
     setrlimit(RLIMIT_CORE, &none);
 }
 
-/// In the child: becomes the kernel, which ends when the parent does.
-[[noreturn]] void become_kernel(const std::vector<std::string> &line, const std::vector<int> &keep,
-                                int log, pid_t parent)
+std::vector<char *> pointers(const std::vector<std::string> &texts)
 {
-    std::vector<char *> arguments;
-    sigset_t none;
-    // The host's kernel writes to what the C library registers as "rseq" of its threads. The
-    // processes inside, which are born as copies of such a thread, have no memory there.
-    char no_rseq[] = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
-    // The kernel finds the end of its address space by the last variable. The C library has moved
-    // the first one to the heap by then, and the kernel itself a PATH.
-    char last[] = "LANG=C";
-    char *const environment[] = {no_rseq, last, nullptr};
+    std::vector<char *> all;
 
-    for (const auto &argument : line)
-        arguments.push_back(const_cast<char *>(argument.c_str()));
-    arguments.push_back(nullptr);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(status_failed);
-    const int nothing = open("/dev/null", O_RDWR);
-    dup2(nothing, 0);
-    dup2(log, 1);
-    dup2(log, 2);
-    for (const int fd : keep)
-        fcntl(fd, F_SETFD, 0);
-    lift_limits();
-    // The kernel would reserve what lies between it and a heap at a random place. Containers may
-    // not allow that.
-    personality(ADDR_NO_RANDOMIZE);
-    for (int number = 1; number < NSIG; number++)
-        signal(number, number == SIGPIPE ? SIG_IGN : SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    execve(arguments[0], arguments.data(), environment);
-    std::fprintf(stderr, "%s: %s\n", arguments[0], std::strerror(errno));
-    _exit(status_failed);
+    for (const auto &text : texts)
+        all.push_back(const_cast<char *>(text.c_str()));
+    all.push_back(nullptr);
+    return all;
 }
 
 /// A number that is alone in a file, or the largest one.
@@ -181,47 +109,80 @@ unsigned default_memory()
     return static_cast<unsigned>(std::clamp(all / 2 / mib, least, most));
 }
 
-unsigned default_cpus(const Image &image)
+unsigned default_cpus(unsigned possible)
 {
     constexpr unsigned least = 2, most = 4;
     cpu_set_t set;
 
     CPU_ZERO(&set);
     sched_getaffinity(0, sizeof(set), &set);
-    return std::min(std::clamp(static_cast<unsigned>(CPU_COUNT(&set)), least, most),
-                    image.most_cpus());
+    return std::min(std::clamp(static_cast<unsigned>(CPU_COUNT(&set)), least, most), possible);
 }
 
-Machine::Machine(const Image &image, const MachineSettings &settings)
+Machine::Machine() = default;
+
+std::pair<std::unique_ptr<File>, std::unique_ptr<File>> Machine::make_pair()
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        complain("socketpair");
+    return {std::make_unique<File>(ends[0]), std::make_unique<File>(ends[1])};
+}
+
+std::vector<std::unique_ptr<File>> Machine::make_pipes()
 {
     std::vector<std::unique_ptr<File>> theirs;
-    std::vector<int> keep;
-    std::string numbers;
-    int log[2];
-    const pid_t parent = getpid();
 
     for (int i = 0; i < first_network_pipe; i++) {
         auto [mine, other] = make_pair();
 
-        numbers += fmt::format("{}{}", i == 0 ? "" : ",", other->get());
-        keep.push_back(other->get());
         pipes_.push_back(std::move(mine));
         theirs.push_back(std::move(other));
     }
-    for (const int socket : settings.networks) {
-        numbers += fmt::format(",{}", socket);
-        keep.push_back(socket);
-    }
+    return theirs;
+}
+
+void Machine::start(const Program &program)
+{
+    int log[2];
+    const pid_t parent = getpid();
+
     if (pipe2(log, O_CLOEXEC) != 0)
         complain("pipe");
     log_ = std::make_unique<File>(log[0]);
     const File log_end(log[1]);
-    const auto line = command_line(image, settings, numbers);
     process_ = fork();
     if (process_ < 0)
         complain("fork");
     if (process_ == 0)
-        become_kernel(line, keep, log_end.get(), parent);
+        become(program, log_end.get(), parent);
+}
+
+/// In the child: becomes the program, which ends when the parent does.
+void Machine::become(const Program &program, int log, pid_t parent)
+{
+    const auto arguments = pointers(program.arguments), environment = pointers(program.environment);
+    sigset_t none;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(status_failed);
+    const int nothing = open("/dev/null", O_RDWR);
+    dup2(nothing, 0);
+    dup2(log, 1);
+    dup2(log, 2);
+    for (const int fd : program.keep)
+        fcntl(fd, F_SETFD, 0);
+    lift_limits();
+    prepare();
+    for (int number = 1; number < NSIG; number++)
+        signal(number, number == SIGPIPE ? SIG_IGN : SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    execve(arguments[0], arguments.data(), environment.data());
+    std::fprintf(stderr, "%s: %s\n", arguments[0], std::strerror(errno));
+    _exit(status_failed);
 }
 
 Machine::~Machine()

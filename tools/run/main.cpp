@@ -6,6 +6,8 @@
 #include "run/machine.hpp"
 #include "run/networks.hpp"
 #include "run/relay.hpp"
+#include "run/user_mode.hpp"
+#include "run/virtual_machine.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +27,7 @@ struct Arguments {
     std::string link, node, log, join;
     unsigned nodes = 1, number = 0, memory = 0, cpus = 0;
     double timeout = 0;
-    bool net = false, user = false, verbose = false;
+    bool net = false, user = false, vm = false, verbose = false;
 };
 
 void declare_network(CLI::App &app, Arguments &arguments)
@@ -73,6 +75,8 @@ void declare(CLI::App &app, Arguments &arguments)
     app.add_option("--cpus", arguments.cpus, "so many CPUs; default: the host's, but 2 to 4")
         ->check(CLI::Range(1U, most_cpus))
         ->option_text("N");
+    app.add_flag("--vm", arguments.vm, "in QEMU; default: only where User Mode Linux cannot run")
+        ->envname("ROX_RUN_VM");
     app.add_option("--kernel-log", arguments.log, "write the kernel's log to this file")
         ->option_text("FILE");
     app.add_option("--kernel-argument", arguments.kernel,
@@ -96,12 +100,43 @@ std::vector<std::string> real_folders(const std::vector<std::string> &named)
     return real;
 }
 
-unsigned number_of_cpus(const Image &image, unsigned wanted)
+/// In which kernel the command runs.
+struct Choice {
+    Image image;
+    std::string qemu; ///< QEMU's program; empty: User Mode Linux
+    unsigned most_cpus;
+};
+
+Choice choose(const Arguments &arguments, const Image &image)
 {
-    if (wanted > image.most_cpus())
+    constexpr unsigned most_virtual_cpus = 64;
+    const std::string obstacle = arguments.vm ? std::string() : user_mode_obstacle(image),
+                      qemu = find_qemu();
+
+    if (!arguments.vm && obstacle.empty())
+        return {image, "", image.most_cpus()};
+    if (!obstacle.empty() && arguments.verbose)
+        fmt::print(stderr, "rox-run: User Mode Linux cannot run here: {}\n", obstacle);
+    const std::string why = obstacle.empty()
+                                ? ""
+                                : fmt::format("User Mode Linux cannot run here ({}), and ",
+                                              obstacle);
+    if (qemu.empty())
+        throw std::runtime_error(why +
+                                 "there is no qemu-system-x86_64 for --vm (Debian's package is "
+                                 "qemu-system-x86)");
+    if (!image.virtual_machine().is_complete())
+        throw std::runtime_error(fmt::format("{}there is no kernel for --vm in {}", why,
+                                             image.virtual_machine().folder));
+    return {image.virtual_machine(), qemu, most_virtual_cpus};
+}
+
+unsigned number_of_cpus(const Choice &choice, unsigned wanted)
+{
+    if (wanted > choice.most_cpus)
         throw std::runtime_error(
-            fmt::format("--cpus: {} has at most {}", image.kernel(), image.most_cpus()));
-    return wanted != 0 ? wanted : default_cpus(image);
+            fmt::format("--cpus: {} has at most {}", choice.image.kernel(), choice.most_cpus));
+    return wanted != 0 ? wanted : default_cpus(choice.most_cpus);
 }
 
 /// The provider for the libibverbs that the command finds. It may have one of its own elsewhere, or
@@ -122,7 +157,7 @@ void take_provider(Job &job, const Image &image, bool verbose)
 }
 
 /// A kernel that has the networks of the job. They are closed here, so that they end with it.
-std::unique_ptr<Machine> start(const Arguments &arguments, const Image &image,
+std::unique_ptr<Machine> start(const Arguments &arguments, const Choice &choice,
                                MachineSettings settings, Job &job)
 {
     Networks networks;
@@ -138,12 +173,20 @@ std::unique_ptr<Machine> start(const Arguments &arguments, const Image &image,
     }
     hold_signals();
     settings.networks = networks.sockets();
-    return std::make_unique<Machine>(image, settings);
+    settings.writable = job.writable;
+    if (choice.qemu.empty())
+        return std::make_unique<UserMode>(choice.image, settings);
+    auto machine = std::make_unique<VirtualMachine>(choice.image, settings, choice.qemu);
+    if (arguments.verbose)
+        fmt::print(stderr, "rox-run: {}, {}\n", choice.qemu,
+                   machine->accelerated() ? "with KVM" : "emulated");
+    return machine;
 }
 
 int run(const Arguments &arguments)
 {
     const Image image = find_image();
+    const Choice choice = choose(arguments, image);
     Terminal terminal;
     Job job;
 
@@ -157,12 +200,14 @@ int run(const Arguments &arguments)
     job.writable = real_folders(arguments.writable);
     job.writable.insert(job.writable.begin(), job.folder);
     job.program = std::filesystem::read_symlink("/proc/self/exe");
+    job.programs = image.programs();
     take_provider(job, image, arguments.verbose);
     const unsigned memory = arguments.memory != 0 ? arguments.memory : default_memory();
-    const unsigned cpus = number_of_cpus(image, arguments.cpus);
+    const unsigned cpus = number_of_cpus(choice, arguments.cpus);
     if (arguments.verbose)
-        fmt::print(stderr, "rox-run: {} with {} MiB, {} CPUs\n", image.kernel(), memory, cpus);
-    const auto machine = start(arguments, image, {memory, cpus, arguments.kernel, {}}, job);
+        fmt::print(stderr, "rox-run: {} with {} MiB, {} CPUs\n", choice.image.kernel(), memory,
+                   cpus);
+    const auto machine = start(arguments, choice, {memory, cpus, arguments.kernel, {}, {}}, job);
     return relay(*machine, job, terminal, {arguments.timeout, arguments.verbose, arguments.log});
 }
 

@@ -159,10 +159,10 @@ Image image_with_cpus(const std::string &text)
 TEST(RunCpus, NoMoreThanTheKernelCanHave)
 {
     EXPECT_EQ(Image{"/no/such/folder"}.most_cpus(), 1U);
-    EXPECT_EQ(default_cpus({"/no/such/folder"}), 1U);
+    EXPECT_EQ(default_cpus(Image{"/no/such/folder"}.most_cpus()), 1U);
     EXPECT_EQ(image_with_cpus("x\n").most_cpus(), 1U);
     EXPECT_EQ(image_with_cpus("8\n").most_cpus(), 8U);
-    EXPECT_EQ(default_cpus(image_with_cpus("2\n")), 2U);
+    EXPECT_EQ(default_cpus(image_with_cpus("2\n").most_cpus()), 2U);
 }
 
 /// Ends with 0 if half of this address space is what the kernel gets.
@@ -184,7 +184,7 @@ TEST(RunMemory, HalfOfTheAddressSpaceThatIsAllowed)
 
 TEST(RunCpus, AtLeastTwoAtMostFour)
 {
-    const unsigned cpus = default_cpus(image_with_cpus("64\n"));
+    const unsigned cpus = default_cpus(image_with_cpus("64\n").most_cpus());
 
     EXPECT_GE(cpus, 2U);
     EXPECT_LE(cpus, 4U);

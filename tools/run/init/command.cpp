@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "run/init/command.hpp"
 
+#include "run/init/host.hpp"
 #include "run/init/system.hpp"
 
 #include <algorithm>
@@ -198,6 +199,7 @@ void finish(Streams &streams)
     for (const pid_t output : streams.outputs)
         while (waitpid(output, nullptr, 0) < 0 && errno == EINTR)
             ;
+    settle_output();
     sync();
 }
 

@@ -2,6 +2,7 @@
 /* The first process in the kernel of rox-run. It makes the world in which the command runs, and
  * runs it. */
 #include "run/init/command.hpp"
+#include "run/init/host.hpp"
 #include "run/init/modules.hpp"
 #include "run/init/network.hpp"
 #include "run/init/streams.hpp"
@@ -41,6 +42,7 @@ int main()
     umask(022);
     mount_first();
     load_modules();
+    reach_host();
     const Job job = receive_job();
     enter_world(job);
     name_hosts(job, make_network(job));

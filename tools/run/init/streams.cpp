@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "run/init/streams.hpp"
 
+#include "run/init/host.hpp"
 #include "run/init/system.hpp"
 #include "run/init/world.hpp"
 

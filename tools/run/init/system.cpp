@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "run/init/system.hpp"
 
+#include "run/init/host.hpp"
+
 #include <cerrno>
 #include <cstring>
 
@@ -9,13 +11,6 @@
 #include <unistd.h>
 
 namespace rox::run {
-
-int open_pipe(int number)
-{
-    const std::string path = "/dev/hostpipe" + std::to_string(number);
-
-    return open(path.c_str(), O_RDWR | O_CLOEXEC);
-}
 
 int control()
 {

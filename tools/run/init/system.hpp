@@ -14,9 +14,7 @@
 
 namespace rox::run {
 
-/// Opens the pipe to rox-run; the control pipe is open from the start on.
-int open_pipe(int number);
-/// The control pipe.
+/// The control pipe, which is open from the first call on.
 int control();
 
 /// Tells rox-run why there is no world for the command, and waits for the end. @p error: errno, or

@@ -2,6 +2,7 @@
 #include "run/init/tap.hpp"
 
 #include "run/frames.hpp"
+#include "run/init/host.hpp"
 #include "run/init/system.hpp"
 
 #include <cerrno>

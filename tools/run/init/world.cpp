@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "run/init/world.hpp"
 
+#include "run/init/host.hpp"
 #include "run/init/system.hpp"
 
 #include <algorithm>
 #include <cerrno>
 
+#include <dirent.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,12 +42,14 @@ bool is_in(const std::string &path, const std::string &folder)
 /// already.
 void pass_through(const Job &job)
 {
-    for (const auto &folder : job.writable) {
+    for (size_t i = 0; i < job.writable.size(); i++) {
+        const std::string &folder = job.writable[i];
+
         // These are the kernel's own inside.
         if (folder == "/" || is_in(folder, "/proc") || is_in(folder, "/sys") || folder == "/dev")
             continue;
         need(mkdir(folder.c_str(), 0755) == 0 || errno == EEXIST || errno == EROFS, folder);
-        mount_at("hostfs", folder, 0, folder.c_str());
+        need(mount_writable(i, folder), "mount of the host's " + folder);
     }
 }
 
@@ -95,13 +99,56 @@ void lay_provider(const Job &job)
     need(write_file(std::string(drivers) + "/rox.driver", "driver rox\n"), drivers);
 }
 
+/// Where the file system may have a program of the system.
+bool is_installed(const std::string &name)
+{
+    for (const char *const folder :
+         {"/usr/sbin/", "/usr/bin/", "/sbin/", "/bin/", "/usr/local/sbin/"})
+        if (access((folder + name).c_str(), F_OK) == 0)
+            return true;
+    return false;
+}
+
+/// Copies the files of a folder.
+void copy_files(const std::string &from, const std::string &to)
+{
+    DIR *const folder = opendir(from.c_str());
+
+    need(folder != nullptr && make_folders(to), from);
+    while (const dirent *const entry = readdir(folder)) {
+        const std::string name = std::string("/") + entry->d_name;
+
+        if (name == "/." || name == "/..")
+            continue;
+        need(write_file(to + name, read_file(from + name)) && chmod((to + name).c_str(), 0755) == 0,
+             to + name);
+    }
+    closedir(folder);
+}
+
+/// Lays ip and rdma over a file system that has them not. They bring their libraries along.
+void lay_programs(const Job &job)
+{
+    constexpr const char *place = "/run/rox-run/programs";
+    bool copied = false;
+
+    for (const std::string name : {"ip", "rdma"}) {
+        if (job.programs.empty() || is_installed(name))
+            continue;
+        if (!copied)
+            copy_files(host_root + job.programs, place);
+        copied = true;
+        link_file((std::string(place) + '/' + name).c_str(), ("/usr/local/bin/" + name).c_str());
+    }
+}
+
 /// perftest divides by the MHz of /proc/cpuinfo, which User Mode Linux does not tell.
 void tell_mhz(const std::string &mhz)
 {
     constexpr const char *place = "/run/rox-run/cpuinfo";
     std::string text = read_file("/proc/cpuinfo"), with;
 
-    if (mhz.empty())
+    if (mhz.empty() || text.find("cpu MHz") != text.npos)
         return;
     // Of each CPU, after its number.
     for (size_t at = 0, end; at < text.size(); at = end + 1) {
@@ -140,7 +187,7 @@ void enter_world(const Job &job)
 {
     const std::string root = "/root.new";
 
-    mount_at("hostfs", "/host", MS_RDONLY, "/");
+    need(mount_host("/host"), "mount of the host's files");
     mount_at("tmpfs", "/rw", 0, "mode=755,size=75%");
     make("/rw/upper");
     make("/rw/work");
@@ -161,6 +208,7 @@ void enter_world(const Job &job)
     // For `rox-run -n NODE`, where the host has it not in the PATH.
     make_folders("/usr/local/bin");
     link_file(job.program.c_str(), "/usr/local/bin/rox-run");
+    lay_programs(job);
     pass_through(job);
 }
 
