@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from roxvm import debugkernel, foreign
-from roxvm.paths import BUILD, REPO
+from roxvm.paths import BUILD, CACHE, REPO
 
 from . import table
 from .results import Results, is_report
@@ -271,7 +271,7 @@ def build_all(groups, kernels):
         wanted.append(["tests", f"TESTS={' '.join(programs)}"])
     for targets in wanted:
         print("+ make", shlex.join(targets), flush=True)
-        if subprocess.run(make(*targets), check=False).returncode:
+        if subprocess.run(make(*targets), env=compiler_cache(), check=False).returncode:
             return False
     return True
 
@@ -298,6 +298,16 @@ def make(*targets):
     return ["make", f"-j{os.cpu_count() or 1}", "--no-print-directory", "-C", str(REPO), *targets]
 
 
+def compiler_cache():
+    """The environment for make. Where there is ccache, it keeps what was compiled from the same text in any folder."""
+    links = "/usr/lib/ccache"
+    if not os.path.isdir(links):
+        return os.environ
+    return {**os.environ, "PATH": f"{links}:{os.environ['PATH']}", "CCACHE_DIR": str(CACHE / "ccache"),
+            "CCACHE_BASEDIR": str(REPO), "CCACHE_NOHASHDIR": "1",
+            "CCACHE_SLOPPINESS": "pch_defines,time_macros"}     # GoogleTest's header is precompiled
+
+
 def build_kernel(name):
     """Builds the module for a kernel, while groups run on other kernels, and before that one of ours itself.
 
@@ -305,7 +315,7 @@ def build_kernel(name):
     """
     ours = [make(f"kernel-{name}")] if name in debugkernel.NAMES else []
     for command in (*ours, make("module", f"KVER={name}")):
-        result = subprocess.run(["nice", *command], stdin=subprocess.DEVNULL, check=False,
+        result = subprocess.run(["nice", *command], env=compiler_cache(), stdin=subprocess.DEVNULL, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
             return result.stdout

@@ -55,6 +55,10 @@ BREAKS = (
 # What no result depends on.
 WORDS = ("Documentation/*", "*.md", ".github/*", "LICENSES/*", "scripts/roxbench/*", "scripts/roxmatrix/*",
          "scripts/faults/*")
+# What only these groups' results depend on.
+ONLY_OF_RUN = ("tools/run/*", "scripts/run*", "scripts/roxvm/runkernel.py")
+ONLY = (*((pattern, {"run", "unit", "install", "packages"}) for pattern in ONLY_OF_RUN),
+        ("debian/*", {"packages"}), ("packaging/*", {"install", "packages", "tools", "run"}))
 # The folders of tests that a group's programs are built from, besides its own.
 BUILT_FROM = {"wire": {"verbs"}, "hostile": {"verbs"}, "life": {"soak", "verbs"}, "net": {"life", "soak", "verbs"}}
 
@@ -100,6 +104,9 @@ def is_source(path, group):
         return True
     if any(fnmatchcase(path, pattern) for pattern in WORDS):
         return False
+    for pattern, groups in ONLY:
+        if fnmatchcase(path, pattern):
+            return group in groups
     room = path.split("/")
     if room[0] != "tests" or len(room) < 3:
         return True

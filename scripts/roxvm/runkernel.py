@@ -316,10 +316,10 @@ def providers(own_only):
 
     A provider works with all versions of rdma-core that have the interface's number.
     """
-    made = BUILD / "providers"
-    target, folder = ("all", made / "own") if own_only else ("each", made)
-    kernels.run("make", "-s", "--no-print-directory", "-C", REPO / "userspace", f"OUT={folder}", target, stdout=sys.stderr)
-    return {path.name: path for path in made.glob(f"{'own' if own_only else '[0-9]*'}/librox-rdmav*.so")}
+    target, folder, found = ("all", "userspace", "") if own_only else ("each", "providers", "*/")
+    kernels.run("make", "-s", "--no-print-directory", "-C", REPO / "userspace", f"OUT={BUILD / folder}", target,
+                stdout=sys.stderr)
+    return {path.name: path for path in (BUILD / folder).glob(f"{found}librox-rdmav*.so")}
 
 
 def put_providers(folder, own_only=False):

@@ -34,6 +34,9 @@ class Sources(unittest.TestCase):
         self.assertTrue(sources.is_source("tests/lib.sh", "verbs"))
         self.assertTrue(sources.is_source("kernel/main.c", "verbs"))
         self.assertTrue(sources.is_source("README.md", "lint"))
+        self.assertFalse(sources.is_source("tools/run/mux.cpp", "verbs"))
+        self.assertTrue(sources.is_source("tools/run/mux.cpp", "run"))
+        self.assertTrue(sources.is_source("tools/lib/file.hpp", "tools"))
 
     def test_a_tree_is_its_files(self):
         one, two = sources.Trees(), sources.Trees()
