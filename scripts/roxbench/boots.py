@@ -15,6 +15,8 @@ from roxvm.paths import BUILD, REPO, HarnessError
 from . import siw
 
 LINE = re.compile(r"^(?:[01]\| )?BENCH (\{.*\})$")
+# The kernel of rox-run that is measured: it has several CPUs.
+RUN_SERIES = "7.3"
 SPARE = 90                      # seconds for a boot, a long round and the clean-up
 
 
@@ -25,7 +27,15 @@ def job_of(boot, kernel):
             "measurements": boot.measurements}
 
 
+def run_command(boot, job):
+    """In rox-run, where the caller's files are."""
+    return ["env", f"ROX_RUN_IMAGE={BUILD / 'run-bench'}", str(BUILD / "tools/rox-run"), "--cpus", str(boot.cpus),
+            "--memory", str(boot.mem), "--timeout", str(2 * boot.budget + SPARE), "--", "tests/bench/run", str(job)]
+
+
 def command_of(boot, job):
+    if boot.run:
+        return run_command(boot, job)
     command = ["scripts/vm", "--kernel", boot.kernel, "--mem", str(boot.mem), "--timeout",
                str(2 * boot.budget + SPARE)]
     if boot.cpu:
@@ -61,7 +71,7 @@ def run(boot, folder):
     """Runs one boot from start to end. Returns a dictionary of its facts, samples and status."""
     began = time.monotonic()
     job = folder / f"job-{boot.name}.json"
-    job.write_text(json.dumps(job_of(boot, kernels.find(boot.kernel))))
+    job.write_text(json.dumps(job_of(boot, None if boot.run else kernels.find(boot.kernel))))
     command = command_of(boot, job)
     print(f"\n=== {boot.name}: {' '.join(command)}", flush=True)
     result = {"name": boot.name, "command": command, "facts": {}, "samples": []}
@@ -97,10 +107,16 @@ def take(line, result):
 
 def build(wanted):
     """Builds the module for the kernels, the provider, and the programs of tests/bench."""
-    for kver in sorted({boot.kernel for boot in wanted}):
+    for kver in sorted({boot.kernel for boot in wanted if not boot.run}):
         make("module", f"KVER={kver}")
     make("provider")
     make("tests", "TESTS=bench")
+    if any(boot.run for boot in wanted):
+        make("tools")
+        for command in (["scripts/deps", "--quick", "matrix"], ["scripts/run-image", "bench"]):
+            environment = dict(os.environ, ROX_RUN_SERIES=RUN_SERIES, ROX_BUILD=str(BUILD))
+            if subprocess.run(command, cwd=REPO, env=environment, check=False, stdout=sys.stderr).returncode:
+                raise HarnessError(f"`{' '.join(command)}` failed")
 
 
 def make(*targets):

@@ -21,6 +21,7 @@ class Boot:
         self.measurements = measurements
         self.kernel = "6.12"
         self.cpu = PLAIN_CPU
+        self.run = False                # in rox-run, not in a virtual machine
         self.pair = False
         self.tap = 0                    # queues of tap devices that join a pair; 0: a socket joins it
         self.cpus = None                # the usual number
@@ -177,6 +178,10 @@ def cost(setting):
 TAP = {"pair": True, "mem": 1536, "budget": 60, "rounds": (2, 5)}
 
 
+# In rox-run, on this machine itself.
+ANYWHERE = {"run": True, "cpus": 2, "mem": 1024, "budget": 90, "rounds": (2, 5)}
+
+
 def tapped(verbs):
     return [*(perftest("tap", f"{verb}_bw", 64 * KIB, ["rox", "rxe"]) for verb in verbs),
             other("iperf", "tap", "stream", 64 * KIB)]
@@ -237,6 +242,8 @@ def full():
                      *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              pair=True, seconds=3, budget=90, rounds=(1, 3), mem=1536),
         Boot("shared", shared(), seconds=6, budget=300, rounds=(1, 2)),
+        Boot("anywhere", [*core("loop", ["rox", "rxe"]), *core("veth", ["rox"])[:4], *sockets("loop")], **ANYWHERE),
+        Boot("anywherefirst", core("first", ["rox", "rxe"])[:4], **ANYWHERE),
         Boot("scale", scale(), mem=6144, budget=300, rounds=(1, 4)),
     ]
 

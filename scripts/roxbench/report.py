@@ -34,6 +34,9 @@ rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's 
   later. `tap`: MTU 9000, UDP segmentation on (`ethtool -K DEVICE tx-udp-segmentation on`); `tapcut`: off; `tap1500`:
   MTU 1500; `tapqueues`: four queues. `pair` is joined by a socket, which takes only packets.
 - Boots `cost` and `tapcost`: rox with its default congestion control and with `none`, a fixed window.
+- Boots `anywhere` and `anywherefirst`: `rox-run` with two CPUs, on the machine itself. Its kernel, Linux 7.3 for User
+  Mode Linux, has rdma_rxe built in for this. `anywherefirst` has both ends of a veth pair in the first namespace, the
+  only one in which rdma_rxe works.
 - Boot `shared`: flows through a port of 50 Mbit/s with the named queue: how much of the rate they get, of which headers
   are taken away; "4 flows and 4 of TCP": how much of what all get is rox's. TCP is dctcp where the queue marks, else
   cubic.

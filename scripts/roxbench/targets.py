@@ -173,6 +173,28 @@ def cost(f):
                       unit="MiB/s") for test in ("write_bw", "send_bw", "read_bw")]
 
 
+def anywhere(f):
+    def bw(setting, test, peer):
+        return f.median("anywhere", setting, test, KIB64, peer)
+
+    tests = ("write_bw", "send_bw", "read_bw")
+    yield "rox-run, one device, RC 64 KiB", [
+        *(condition(f"{test}, MiB/s", bw("loop", test, "rox"), 1, 4000) for test in tests),
+        *(condition(f"{test}, rdma_rxe", bw("loop", test, "rox"), bw("loop", test, "rxe"), 30, unit="MiB/s")
+          for test in tests)]
+    yield "rox-run, one device, 64 B", [
+        condition("write_bw, messages a second", f.median("anywhere", "loop", "write_bw", 64, "rox", part="rate"), 1,
+                  200000),
+        condition("send_lat, qperf tcp_lat", f.median("anywhere", "loop", "send_lat", 64, "rox"),
+                  f.median("anywhere", "loop", "tcp_lat", 64, "tcp", service="-"), 0.5, True, "us")]
+    yield "rox-run, two namespaces, RC 64 KiB", [
+        *(condition(f"{test}, TCP", bw("veth", test, "rox"), f.stream("anywhere", "veth"), 0.5, unit="MiB/s")
+          for test in tests),
+        *(condition(f"{test}, rdma_rxe, both in one namespace",
+                    *(f.median("anywherefirst", "first", test, KIB64, peer) for peer in ("rox", "rxe")), 4, unit="MiB/s")
+          for test in tests)]
+
+
 def scale(f):
     yield "16 QPs against 1 QP, total bandwidth", [
         condition(f"{setting}, 1 QP", f.median("one", setting, "write_bw", KIB64, "rox", qps=16),
@@ -201,7 +223,7 @@ def judge(rows):
     """The rows of the table: text, conditions, reached (None: not measured)."""
     f = Figures(rows)
     verdicts = []
-    for part in (one_device, namespaces, two_guests, on_taps, lossy, lossy_tcp, shared, cost, scale):
+    for part in (one_device, namespaces, two_guests, on_taps, lossy, lossy_tcp, shared, cost, anywhere, scale):
         for text, conditions in part(f):
             verdicts.append(verdict(text, conditions))
     return verdicts

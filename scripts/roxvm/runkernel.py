@@ -41,12 +41,13 @@ VIRTUAL_MODULES = (*initramfs.BOOT_MODULES, "virtio_rng", "crc32_pclmul", *MODUL
 class RunRecipe(debugkernel.Recipe):
     """How to make this kernel."""
 
-    def __init__(self):
+    def __init__(self, more=""):
         super().__init__("run", "um", series=SERIES)
-        self.more = REPO / f"scripts/run-{SERIES}.config"
+        self.of_series = REPO / f"scripts/run-{SERIES}.config"
+        self.more = more
 
     def settings(self):
-        return super().settings() + (self.more.read_text() if self.more.exists() else "")
+        return super().settings() + (self.of_series.read_text() if self.of_series.exists() else "") + self.more
 
 
 def copy_or_link(source, target):
@@ -153,6 +154,41 @@ def bear_stops(tree, source):
         r"^(\t+)case SIGALRM:\n(\t+break;)$": r"\1case SIGALRM:\n\1case SIGSTOP:\n\1case SIGCONT:\n\2"})
 
 
+def defer_ipis(tree, source):
+    """Makes interrupts between CPUs wait without a system call of the host, as those of timers do.
+
+    A kernel that can have several CPUs blocks their signal each time it disables interrupts: two system calls for
+    each lock that disables them, also on one CPU. Here the signal comes, and is noted if interrupts are disabled.
+    """
+    if not (source / "arch/um/os-Linux/smp.c").exists():
+        return
+    folder = "arch/um/os-Linux/"
+    change(tree, source, folder + "internal.h", "prototypes", {
+        r"^int timer_alarm_pending\(void\);": r"\g<0>\nvoid ipi_is_pending(void);",
+        r"^#define IPI_SIGNAL\tSIGRTMIN": r"\g<0>\nvoid run_pending_ipis(void);"})
+    change(tree, source, folder + "signal.c", "deferred interrupts", {
+        r"^static __thread unsigned int signals_pending;":
+            r"\g<0>\n#define IPI_MASK (1 << 3)\n\nvoid ipi_is_pending(void)\n{\n\tsignals_pending |= IPI_MASK;\n}",
+        r"return !!\(signals_pending & SIGALRM_MASK\);": "return !!(signals_pending & (SIGALRM_MASK | IPI_MASK));",
+        r"^\tos_local_ipi_disable\(\);\n\tbarrier\(\);\n": "",
+        r"^\tbarrier\(\);\n\tos_local_ipi_enable\(\);\n": "",
+        r"^(\t+)if \(save_pending & SIGIO_MASK\)\n": r"\1if (save_pending & IPI_MASK)\n\1\trun_pending_ipis();\n\n\g<0>"})
+    change(tree, source, folder + "smp.c", "deferred interrupts", {
+        r"^\tsigaddset\(&data->sigset, IPI_SIGNAL\);\n": "",
+        r"^static void ipi_sig_handler\(":
+            "static __thread unsigned int pending_ipis;\n\nvoid run_pending_ipis(void)\n{\n"
+            "\tunsigned int vectors = __atomic_exchange_n(&pending_ipis, 0, __ATOMIC_SEQ_CST);\n\tint vector;\n\n"
+            "\tfor (vector = 0; vectors; vector++, vectors >>= 1)\n"
+            "\t\tif (vectors & 1)\n\t\t\tuml_ipi_handler(vector);\n}\n\n\\g<0>",
+        r"^(\tint save_errno = errno;\n)(\n\tsignals_enabled = 0;)":
+            r"\1\n\tif (!signals_enabled) {\n"
+            r"\t\t__atomic_fetch_or(&pending_ipis, 1u << si->si_value.sival_int, __ATOMIC_SEQ_CST);\n"
+            r"\t\tipi_is_pending();\n\t\treturn;\n\t}\n\2"})
+    change(tree, source, folder + "time.c", "an idle CPU", {
+        r"^(\tsigaddset\(&set, SIGALRM\);\n)(\tsigprocmask\(SIG_BLOCK, &set, NULL\);)":
+            r"\1\tsigaddset(&set, IPI_SIGNAL);\n\2"})
+
+
 def prepare(source, tree):
     if not (tree / ".complete").exists() or (tree / ".of").read_text() != str(source):
         debugkernel.say(f"linking {source} to {tree}")
@@ -162,6 +198,7 @@ def prepare(source, tree):
     add_pipes(tree, source)
     leave_nothing(tree, source)
     bear_stops(tree, source)
+    defer_ipis(tree, source)
 
 
 def configure(recipe, tree, output):
@@ -182,16 +219,16 @@ def linux_source(recipe):
     return debugkernel.unpack_source(recipe, debugkernel.source_version(recipe))
 
 
-def build():
-    """Builds the kernel into build/run/linux and returns its path."""
-    folder, room = BUILD / "run", CACHE / "run"
-    output = room / f"kernel-{SERIES}"
+def build(name="run", more=""):
+    """Builds the kernel, whose configuration has these lines more, into build/NAME/linux and returns its path."""
+    folder, room = BUILD / name, CACHE / "run"
+    output = room / f"kernel-{SERIES}{name.removeprefix('run')}"
     tree = room / f"source-{SERIES}"
     folder.mkdir(parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
     with open(room / f".lock-{SERIES}", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        recipe = RunRecipe()
+        recipe = RunRecipe(more)
         prepare(linux_source(recipe), tree)
         configure(recipe, tree, output)
         with open(output / "build.log", "w", encoding="utf-8") as log:
@@ -303,9 +340,9 @@ def programs_image():
     return folder
 
 
-def image():
-    """The image of rox-run, in build/run."""
-    linux = build()
+def image(*named):
+    """The image of rox-run, in build/run; or with another name and more lines of configuration: see build()."""
+    linux = build(*named)
     write_cpus(linux.parent, RunRecipe().settings())
     write(linux.parent / "init.cpio", pack())
     return linux.parent
@@ -340,7 +377,10 @@ def main(arguments):
         if arguments and arguments[0] in others:
             print(others[arguments[0]]())
             return 0
-        folder = debug_image(arguments[0]) if arguments else image()
+        if arguments == ["bench"]:
+            folder = image("run-bench", "CONFIG_RDMA_RXE=y\n")
+        else:
+            folder = debug_image(arguments[0]) if arguments else image()
         put_providers(folder, own_only=bool(arguments))
         print(folder)
     except HarnessError as error:

@@ -5,6 +5,7 @@ Each peer has its own veth pair, so that its hooks see no packets of others. Bot
 namespaces, except for rdma_rxe, which works in the initial namespace only.
 """
 
+import os
 import subprocess
 import time
 
@@ -15,6 +16,8 @@ MODULE = {"rox": "rox", "none": "rox", "rxe": "rdma_rxe"}
 # A peer that is another one with a setting: the type of its links; the setting's file and value.
 KIND = {"none": "rox"}
 SETTING = {"none": ("cc/algorithm", "none")}
+# In rox-run all modules are built in.
+IN_RUN = "ROX_RUN" in os.environ
 # Connections whose server and client have devices of different kinds.
 MIXED = {"mixed": ("rox", "rxe")}
 
@@ -27,8 +30,21 @@ def run(*command):
     return result.stdout
 
 
+def begin():
+    """What each setting needs before it makes links."""
+    if IN_RUN:
+        # That device has the UDP port that rdma_rxe needs. And libibverbs knows rox only there.
+        run("rdma", "link", "delete", "rox0")
+        with open("/etc/libibverbs.d/rxe.driver", "w", encoding="ascii") as driver:
+            driver.write("driver rxe\n")
+    else:
+        run("modprobe", "-a", "ib_uverbs", "rdma_ucm", "veth")
+
+
 def insert(side, peer, siw):
     """Loads a peer's module: siw's by its path, the others by name."""
+    if IN_RUN:
+        return
     if peer == "siw":
         commands = [["modprobe", "-a", "iw_cm", "libcrc32c", "crc32c_generic"], ["insmod", siw]]
     else:
@@ -48,8 +64,8 @@ def add_link(side, peer, device, netdev):
         return
     wanted = ("for i in $(seq 50); do grep -qs ^0000:0000:0000:0000:0000:ffff: "
               f"/sys/class/infiniband/{device}/ports/1/gids/* && exit; sleep 0.1; done; exit 1")
-    # All RDMA devices are visible in the initial namespace.
-    first = Local() if isinstance(side, Local) else side
+    # In guests all RDMA devices are visible in the initial namespace.
+    first = Local() if isinstance(side, Local) and not IN_RUN else side
     if first.run("sh", "-c", wanted)[0]:
         raise Failed(f"{device} has no GID for its IPv4 address")
     if peer in SETTING:
@@ -72,7 +88,7 @@ class OneGuest:
     """The settings "loop" (one device, or lo) and "veth" (two namespaces)."""
 
     def __init__(self, peers, siw):
-        run("modprobe", "-a", "ib_uverbs", "rdma_ucm", "veth")
+        begin()
         self.ends = {}
         for number, peer in enumerate(peers):
             self.add(peer, number + 1, siw)
@@ -169,7 +185,7 @@ class OneAtATime:
                 if end.device:
                     end.side.run("rdma", "link", "delete", end.device)
                 end.device = None
-            for end, kind in zip(self.ends, self.kinds()):
+            for end, kind in zip(self.ends, self.kinds() if not IN_RUN else ()):
                 end.side.run("modprobe", "-r", MODULE.get(kind, "siw"))
         self.present = None
 
@@ -186,7 +202,7 @@ class FirstNamespace(OneAtATime):
 
     def __init__(self, siw):
         netdevs, addresses = ("first0", "first1"), ("10.0.9.1", "10.0.9.2")
-        run("modprobe", "veth")
+        begin()
         run("ip", "link", "add", netdevs[0], "mtu", MTU, "type", "veth",
             "peer", "name", netdevs[1], "mtu", MTU)
         run("ip", "rule", "add", "pref", "100", "lookup", "local")
