@@ -79,6 +79,7 @@ tests: deps-there
 image:
 	@scripts/needs provider
 	@scripts/needs tools
+	$(if $(RUN_KERNEL)$(ROX_LINUX_SOURCE),,$(needs_deps) matrix)
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
 	@scripts/run-image $(RUN_KERNEL)
 

@@ -315,7 +315,7 @@ def build_kernel(name):
     """
     ours = [make(f"kernel-{name}")] if name in debugkernel.NAMES else []
     for command in (*ours, make("module", f"KVER={name}")):
-        result = subprocess.run(["nice", *command], env=compiler_cache(), stdin=subprocess.DEVNULL, check=False,
+        result = subprocess.run(command, env=compiler_cache(), stdin=subprocess.DEVNULL, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode:
             return result.stdout

@@ -4,7 +4,7 @@
 It is built in the cache folder, from a copy of Debian's linux-source (hard links) in which
 kernel/ is drivers/infiniband/sw/rox, and tools/run/kernel is in arch/um/drivers. What was built
 is kept there: after a change of rox only what depends on it is built again. scripts/run.config is the
-configuration; ROX_RUN_SERIES chooses another kernel ("7.3"), whose scripts/run-7.3.config comes on top.
+configuration, scripts/run-7.3.config comes on top; ROX_RUN_SERIES=6.12 chooses that kernel, which has one CPU.
 ROX_LINUX_SOURCE is the archive of an installed linux-source, which is taken in place of the one that apt has.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from . import debugkernel, initramfs, kernels
 from .paths import BUILD, CACHE, REPO, HarnessError
 
-SERIES = os.environ.get("ROX_RUN_SERIES", debugkernel.SERIES)
+SERIES = os.environ.get("ROX_RUN_SERIES", "7.3")
 # Of these folders only Kconfig is needed, and of other architectures.
 KCONFIG_ONLY = ("Documentation", "samples")
 ARCHES = ("um", "x86")

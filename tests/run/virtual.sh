@@ -13,6 +13,13 @@ without_ptrace() {
 	as_user "$here/forbid" 101 "$program" "$@"
 }
 
+# A kernel that can have several CPUs does without ptrace.
+no_need_of_it() {
+	without_ptrace -v -- ibv_devices </dev/null >"$ROX_TMP/out" 2>"$ROX_TMP/errors"
+	cat "$ROX_TMP/out" "$ROX_TMP/errors"
+	grep -q rox0 "$ROX_TMP/out" && grep -q "^rox-run: $work/lib/rox-run/linux with " "$ROX_TMP/errors"
+}
+
 chosen_by_trying() {
 	without_ptrace -v -- ibv_devices </dev/null >"$ROX_TMP/out" 2>"$ROX_TMP/errors"
 	cat "$ROX_TMP/out" "$ROX_TMP/errors"
@@ -68,8 +75,12 @@ all_of_it() {
 part_vm() {
 	[[ -z ${ROX_RUN_VM:-} ]] || return 0
 	tap_run "--vm: ibv_devinfo" virtual device_there
-	full_run "--vm: chosen where ptrace is forbidden" chosen_by_trying
-	full_run "--vm: without QEMU, a sentence" no_qemu
+	if [[ -e $image/cpus ]]; then
+		full_run "where ptrace is forbidden this kernel runs all the same" no_need_of_it
+	else
+		full_run "--vm: chosen where ptrace is forbidden" chosen_by_trying
+		full_run "--vm: without QEMU, a sentence" no_qemu
+	fi
 	full_run "--vm: without its kernel, a sentence" no_kernel_for_it
 	full_run "--vm: a kernel that is none" broken_kernel
 	full_run "--vm: a panic, with a sentence" panicked
