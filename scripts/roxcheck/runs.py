@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from roxvm import debugkernel, foreign
-from roxvm.paths import BUILD, CACHE, REPO
+from roxvm.paths import BUILD, REPO
 
 from . import table
 from .results import Results, is_report
@@ -303,8 +303,7 @@ def compiler_cache():
     links = "/usr/lib/ccache"
     if not os.path.isdir(links):
         return os.environ
-    return {**os.environ, "PATH": f"{links}:{os.environ['PATH']}", "CCACHE_DIR": str(CACHE / "ccache"),
-            "CCACHE_BASEDIR": str(REPO), "CCACHE_NOHASHDIR": "1",
+    return {**os.environ, "PATH": f"{links}:{os.environ['PATH']}", **debugkernel.ccache_settings(REPO),
             "CCACHE_SLOPPINESS": "pch_defines,time_macros"}     # GoogleTest's header is precompiled
 
 

@@ -202,10 +202,13 @@ def settings_of_make(recipe):
     return {name: value for name, value in (("ARCH", recipe.arch), ("CROSS_COMPILE", recipe.cross)) if value}
 
 
+def ccache_settings(base):
+    """Variables for ccache. The folder `base` may have another name the next time; paths within it stay the same."""
+    return {"CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(base), "CCACHE_NOHASHDIR": "1"}
+
+
 def make(recipe, tree, output, *arguments, log=None):
-    # The build folder has a new name each time. Relative paths to the source stay the same.
-    environment = dict(os.environ, CCACHE_DIR=str(CACHE / "ccache"), CCACHE_BASEDIR=str(CACHE),
-                       CCACHE_NOHASHDIR="1", KBUILD_BUILD_USER="rox", KBUILD_BUILD_HOST="rox",
+    environment = dict(os.environ, **ccache_settings(CACHE), KBUILD_BUILD_USER="rox", KBUILD_BUILD_HOST="rox",
                        KBUILD_BUILD_TIMESTAMP="1970-01-01")
     # The caller's variables are for the module and for programs, not for the kernel.
     for name in ("MAKEFLAGS", "MFLAGS", "KVER", "KDIR", "CFLAGS", "CPPFLAGS", "LDFLAGS"):

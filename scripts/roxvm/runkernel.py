@@ -332,9 +332,10 @@ def programs_image():
         program = shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin")
         if not program:
             raise HarnessError(f"{name} is not there: install iproute2")
-        for path in (Path(program), *libraries_of(program)):
+        libraries = libraries_of(program)
+        for path in (Path(program), *libraries):
             shutil.copy(path, folder / path.name)
-        linker = next(path.name for path in libraries_of(program) if path.name.startswith("ld-"))
+        linker = next(path.name for path in libraries if path.name.startswith("ld-"))
         kernels.run("patchelf", "--set-interpreter", f"{PROGRAMS_PLACE}/{linker}", "--force-rpath", "--set-rpath",
                     PROGRAMS_PLACE, folder / name)
     return folder

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "run/machine.hpp"
 
+#include "run/pointers.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -39,16 +41,6 @@ void lift_limits()
     }
     const rlimit none{0, 0};
     setrlimit(RLIMIT_CORE, &none);
-}
-
-std::vector<char *> pointers(const std::vector<std::string> &texts)
-{
-    std::vector<char *> all;
-
-    for (const auto &text : texts)
-        all.push_back(const_cast<char *>(text.c_str()));
-    all.push_back(nullptr);
-    return all;
 }
 
 /// A number that is alone in a file, or the largest one.

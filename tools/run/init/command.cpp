@@ -3,6 +3,7 @@
 
 #include "run/init/host.hpp"
 #include "run/init/system.hpp"
+#include "run/pointers.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -53,16 +54,6 @@ void become(const Job &job)
     if (setgroups(groups.size(), groups.data()) != 0 || setresgid(job.gid, job.gid, job.gid) != 0 ||
         setresuid(job.uid, job.uid, job.uid) != 0)
         _exit(125);
-}
-
-std::vector<char *> pointers(const std::vector<std::string> &texts)
-{
-    std::vector<char *> all;
-
-    for (const auto &text : texts)
-        all.push_back(const_cast<char *>(text.c_str()));
-    all.push_back(nullptr);
-    return all;
 }
 
 /// In the child: becomes the command. What keeps it from that goes to @p error_pipe, which ends

@@ -4,9 +4,7 @@
 #include "run/init/system.hpp"
 #include "run/mux.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <csignal>
 
 #include <dirent.h>
