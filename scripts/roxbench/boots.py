@@ -105,12 +105,17 @@ def take(line, result):
     print(progress(sample), flush=True)
 
 
-def build(wanted):
+def build_for(kvers):
     """Builds the module for the kernels, the provider, and the programs of tests/bench."""
-    for kver in sorted({boot.kernel for boot in wanted if not boot.run}):
+    for kver in kvers:
         make("module", f"KVER={kver}")
     make("provider")
     make("tests", "TESTS=bench")
+
+
+def build(wanted):
+    """Builds what the boots need."""
+    build_for(sorted({boot.kernel for boot in wanted if not boot.run}))
     if any(boot.run for boot in wanted):
         make("tools")
         for command in (["scripts/deps", "--quick", "matrix"], ["scripts/run-image", "bench"]):

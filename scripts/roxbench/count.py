@@ -82,7 +82,7 @@ def measure(options, folder):
     if not wanted:
         raise HarnessError("no such runs")
     if not options.no_build:
-        boots.build([options])
+        boots.build_for([options.kernel])
     library = plugin.build()
     folder.mkdir(parents=True, exist_ok=True)
     peers = [peer for peer in ("rox", "rxe", "siw", "tcp") if peer in {what["peer"] for what in wanted}]

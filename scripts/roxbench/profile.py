@@ -44,7 +44,7 @@ def joined(options):
 def run(options, folder):
     folder.mkdir(parents=True, exist_ok=True)
     if not options.no_build:
-        boots.build([options])
+        boots.build_for([options.kernel])
     kernel = kernels.find(options.kernel)
     job = folder / "job-profile.json"
     names = ("test", "size", "qps", "service", "setting", "peer", "seconds", "frequency", "ftrace",
