@@ -86,12 +86,8 @@ static u32 rox_acked_messages(const struct rox_qp *qp, u32 index, u32 next, u32 
 	return index;
 }
 
-/*
- * The peer has executed all requests up to and including @psn. SENDs and WRITEs complete. A READ
- * or ATOMIC completes only with its response.
- * Return: false if such a response is missing, because it was lost.
- */
-static bool rox_ack_through(struct rox_qp *qp, u32 psn)
+/* See rox_ack_through(). */
+static bool rox_ack_messages(struct rox_qp *qp, u32 psn)
 {
 	struct rox_send *send = &qp->send;
 	u32 next = rox_psn_add(psn, 1), end, stop;
@@ -115,6 +111,20 @@ static bool rox_ack_through(struct rox_qp *qp, u32 psn)
 		while ((s32)(stop - send->tail) > 0);
 	}
 	return true;
+}
+
+/*
+ * The peer has executed all requests up to and including @psn. SENDs and WRITEs complete. A READ
+ * or ATOMIC completes only with its response.
+ * Return: false if such a response is missing, because it was lost.
+ */
+static bool rox_ack_through(struct rox_qp *qp, u32 psn)
+{
+	bool all = rox_ack_messages(qp, psn);
+
+	if (unlikely(qp->send.recovery.answered))
+		rox_recovery_settle(qp);
+	return all;
 }
 
 static void rox_credits(struct rox_qp *qp, const struct rox_pkt *pkt)
@@ -483,6 +493,8 @@ void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_qp_count(qp, ROX_CNT_RX_MALFORMED);
 		break;
 	}
+	if (unlikely(send->recovery.answered))
+		rox_recovery_settle(qp);
 	rox_comp_refused_now(qp);
 }
 

@@ -95,7 +95,7 @@ static inline void rox_cc_probe(struct rox_qp *qp)
 static inline u32 rox_cc_room(const struct rox_qp *qp)
 {
 	u32 used = rox_psn_diff(qp->send.psn, qp->send.una);
-	u32 window = qp->send.cc.window;
+	u32 window = qp->send.cc.window + qp->send.cc.extra;
 
 	return used < window ? window - used : 0;
 }
@@ -113,6 +113,14 @@ static inline bool rox_cc_may_send(struct rox_qp *qp)
 static inline u32 rox_cc_most(struct rox_qp *qp, u32 pkts)
 {
 	return likely(!qp->send.cc.active) || pkts == 1 ? pkts : rox_cc_share(qp, pkts);
+}
+
+/* Does the algorithm limit the rate to less than the link's? */
+static inline bool rox_cc_is_paced(const struct rox_qp *qp)
+{
+	const struct rox_cc *flow = &qp->send.cc.flow;
+
+	return qp->send.cc.active && flow->rate && flow->rate < qp->dev->cc.line_rate;
 }
 
 /*

@@ -40,6 +40,8 @@
 #define ROX_EARLY_PSNS		4096
 #define ROX_EARLY_QP_BYTES	((u32)SZ_2M)
 #define ROX_EARLY_DEV_BYTES	SZ_64M
+/* So much a peer that stores early requests is expected to store. */
+#define ROX_EARLY_ASSUMED	(ROX_EARLY_QP_BYTES / 2)
 /* A READ is requested in pieces of this size, so that the requester paces the responses. */
 #define ROX_READ_CHUNK		(128U * 1024)
 /* Shorter local ACK timeouts are raised to this, because a software peer does not answer faster. */
@@ -471,6 +473,10 @@ bool rox_recovery_probe(struct rox_qp *qp, enum rox_wait what);
 void rox_recovery_watch(struct rox_qp *qp, u64 now);
 /* The oldest unacknowledged PSN moves on to @una. */
 void rox_recovery_progress(struct rox_qp *qp, u32 una);
+/* All that an ACK acknowledges has been told by rox_recovery_progress(), and una is behind it. */
+void rox_recovery_settle(struct rox_qp *qp);
+/* Return: packets that may be in flight beyond the window, as the peer keeps others behind a gap. */
+u32 rox_recovery_extra(const struct rox_qp *qp);
 
 /* Does it matter to recovery which PSNs are acknowledged? */
 static inline bool rox_recovery_is_busy(const struct rox_qp *qp)

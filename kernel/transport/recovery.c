@@ -33,6 +33,14 @@
  * anything is known of the peer. If all that was in flight is then acknowledged, the peer has
  * stored what came early, and no trial is needed.
  *
+ * An ACK for what was retransmitted that ends before a packet which had been sent earlier says, where
+ * nothing was overtaken, that this packet is missing, too. It is retransmitted at once, as in TCP
+ * without SACK (RFC 6582, section 3.2): the NAK for it comes only when a packet behind it arrives,
+ * a round trip later. That NAK is ignored if it comes sooner than an answer could.
+ *
+ * What the peer keeps behind a gap is in flight no more, but no ACK says so. A flow with a pace
+ * goes on sending meanwhile, up to twice its window (rox_recovery_extra()).
+ *
  * A gap is no loss if its packet arrives by itself. So the congestion control algorithm is told
  * of a loss only when the ACK comes that shows that the retransmission was needed. Go-back-N does
  * not wait for that: its peer stores nothing.
@@ -293,6 +301,16 @@ static bool rox_recovery_meets(struct rox_qp *qp)
 	return true;
 }
 
+/* Was the gap filled so lately that the NAK cannot be an answer to that? */
+static bool rox_recovery_is_asked_twice(const struct rox_qp *qp)
+{
+	const struct rox_recovery *rec = &qp->send.recovery;
+
+	return rec->keeps && rec->resent && !rec->probed && !rec->trial &&
+	       rox_psn_diff(qp->send.una, rec->resent_to) < 0 &&
+	       ktime_get_ns() - rec->resent_at < rec->least;
+}
+
 bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
@@ -300,7 +318,7 @@ bool rox_recovery_gap(struct rox_qp *qp, bool nak)
 	/* After a timeout nothing is known about the responses after a missing one. */
 	if (qp->send.psn != qp->send.max_psn || !(nak || rox_can_resend(qp)))
 		return false;
-	if (nak && qp->send.waits == ROX_WAIT_GAP)
+	if (nak && (qp->send.waits == ROX_WAIT_GAP || rox_recovery_is_asked_twice(qp)))
 		return true;
 	if (!rec->keeps)
 		return nak && (rox_recovery_meets(qp) || rox_recovery_tries(qp));
@@ -352,6 +370,7 @@ static void rox_recovery_resent(struct rox_qp *qp, u32 sent)
 	rec->doubted = !rec->probes;
 	rec->resent_to = rox_psn_add(qp->send.una, sent);
 	rec->resent_pkts = sent;
+	rec->sent_before = qp->send.max_psn;
 	rec->resent_at = ktime_get_ns();
 	rec->whole = false;
 	if (rec->least || !rec->probed)
@@ -478,6 +497,18 @@ static void rox_recovery_judge(struct rox_qp *qp)
 		rox_cc_lost(qp, 1);
 }
 
+/*
+ * The ACK came for the retransmitted packets, so all that was sent before them has arrived, or is
+ * lost. Return: the packet @una is lost.
+ */
+static bool rox_recovery_sees_next(const struct rox_qp *qp, u32 una)
+{
+	const struct rox_recovery *rec = &qp->send.recovery;
+
+	return rec->keeps && !rec->stuck && !rec->overtaken && !rec->probed &&
+	       rox_psn_diff(una, rec->sent_before) < 0;
+}
+
 /* The retransmitted packets are acknowledged. Did the peer have the packets after them? */
 static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 {
@@ -500,7 +531,19 @@ static void rox_recovery_answered(struct rox_qp *qp, u32 una)
 		rec->due = rec->gap;
 	} else {
 		rec->gap = max(rec->gap / 2, ROX_GAP_LEAST);
+		if (rox_recovery_sees_next(qp, una))
+			rec->due = rec->gap;
 	}
+}
+
+void rox_recovery_settle(struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	/* It may have gone back meanwhile. */
+	if (rec->answered && rec->resent)
+		rox_recovery_answered(qp, qp->send.una);
+	rec->answered = false;
 }
 
 void rox_recovery_progress(struct rox_qp *qp, u32 una)
@@ -528,10 +571,20 @@ void rox_recovery_progress(struct rox_qp *qp, u32 una)
 	if (unlikely(rec->doubted) && rec->resent)
 		rox_recovery_judge(qp);
 	if (unlikely(rec->resent) && rox_psn_diff(una, rec->resent_to) >= 0)
-		rox_recovery_answered(qp, una);
+		rec->answered = true;
 	if (!rec->timed_at || rox_psn_diff(una, rec->timed_psn) < 0)
 		return;
 	rox_recovery_took(rec, ktime_get_ns() - rec->timed_at);
+}
+
+u32 rox_recovery_extra(const struct rox_qp *qp)
+{
+	const struct rox_recovery *rec = &qp->send.recovery;
+	u32 window = qp->send.cc.window, most = ROX_EARLY_ASSUMED / qp->mtu;
+
+	if (!rec->keeps || rec->probes || !(rec->due || rec->resent) || !rox_cc_is_paced(qp))
+		return 0;
+	return min(window, most - min(window, most));
 }
 
 /* Measures one packet at a time, which was sent in this run and not retransmitted. */

@@ -81,6 +81,7 @@ static void acked(struct rox_qp *qp, u32 pkts)
 
 	rox_recovery_progress(qp, una);
 	qp->send.una = una;
+	rox_recovery_settle(qp);
 }
 
 /* The requester has sent the packets that are due again, as rox_recovery_send() does. */
@@ -92,6 +93,7 @@ static void resent(struct kunit *test, struct rox_qp *qp, u32 pkts)
 	rec->due = 0;
 	rec->resent = true;
 	rec->resent_to = rox_psn_add(qp->send.una, pkts);
+	rec->sent_before = qp->send.max_psn;
 }
 
 static struct rox_qp *stranger(struct kunit *test)
@@ -153,14 +155,15 @@ static void an_ack_that_jumps_over_the_rest_brings_trust(struct kunit *test)
 static u32 trials(struct kunit *test, struct rox_qp *qp, u32 n, u32 naks)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
-	u32 i;
+	u32 i, una = qp->send.una;
 
 	for (i = 0; i < naks; i++) {
 		if (!rox_recovery_gap(qp, true))
 			continue;
 		/* One packet and a burst in turn, never more than half. */
 		resent(test, qp, n++ % 2 ? min(ROX_BURST_BYTES / qp->mtu, OUTSTANDING / 2) : 1);
-		rox_recovery_progress(qp, rec->resent_to);
+		acked(qp, rec->resent_to - una);
+		qp->send.una = una;
 		KUNIT_EXPECT_FALSE(test, rec->trial);
 		KUNIT_EXPECT_FALSE(test, rec->keeps);
 		/* All of the rest is due, and no NAK changes that. */
@@ -445,6 +448,89 @@ static void what_is_lost_again_is_told(struct kunit *test)
 	destroy_writes(qp);
 }
 
+/* The first gap has been filled, and the answer to that comes: it ends at another one. */
+static void answered_up_to_the_next_gap(struct kunit *test, struct rox_qp *qp)
+{
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rec->least = FAR_NS;
+	rec->gaps = 1;
+	refills(test, qp);
+	rec->resent_at -= FAR_NS;
+	acked(qp, 4);
+	qp->send.tail += 4;
+}
+
+static void an_ack_shows_the_next_gap(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	answered_up_to_the_next_gap(test, qp);
+	KUNIT_EXPECT_GT(test, rec->due, 0);
+	refills(test, qp);
+	/* The NAK for it was sent before that. */
+	nak(test, qp);
+	KUNIT_EXPECT_EQ(test, rec->due, 0);
+	KUNIT_EXPECT_NE(test, qp->send.waits, ROX_WAIT_GAP);
+	/* This one was not. */
+	rec->resent_at -= FAR_NS;
+	nak(test, qp);
+	fills(test, qp);
+	destroy_writes(qp);
+}
+
+/* All that was sent before has arrived; what was sent since may be under way. */
+static void an_ack_of_all_that_was_sent_shows_none(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	struct rox_recovery *rec = &qp->send.recovery;
+
+	rec->least = FAR_NS;
+	refills(test, qp);
+	rec->resent_at -= FAR_NS;
+	qp->send.psn = rox_psn_add(qp->send.psn, 1);
+	qp->send.max_psn = qp->send.psn;
+	acked(qp, WRITES);
+	KUNIT_EXPECT_EQ(test, rec->due, 0);
+	destroy_writes(qp);
+}
+
+static void where_packets_overtake_an_ack_shows_no_gap(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+
+	qp->send.recovery.overtaken = 1;
+	answered_up_to_the_next_gap(test, qp);
+	KUNIT_EXPECT_EQ(test, qp->send.recovery.due, 0);
+	destroy_writes(qp);
+}
+
+static void what_the_peer_keeps_makes_room(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	struct rox_congestion *cc = &qp->send.cc;
+
+	cc->window = 10;
+	KUNIT_EXPECT_EQ(test, rox_recovery_extra(qp), 0);
+	refills(test, qp);
+	cc->flow.rate = 1;
+	KUNIT_EXPECT_EQ(test, rox_recovery_extra(qp), 10);
+	/* No more than the peer may be expected to keep. */
+	cc->window = ROX_EARLY_ASSUMED / qp->mtu - 1;
+	KUNIT_EXPECT_EQ(test, rox_recovery_extra(qp), 1);
+	cc->window *= 2;
+	KUNIT_EXPECT_EQ(test, rox_recovery_extra(qp), 0);
+	/* Not without a pace, and not where nothing comes back. */
+	cc->window = 10;
+	cc->flow.rate = qp->dev->cc.line_rate;
+	KUNIT_EXPECT_EQ(test, rox_recovery_extra(qp), 0);
+	cc->flow.rate = 1;
+	qp->send.recovery.probes = 1;
+	KUNIT_EXPECT_EQ(test, rox_recovery_extra(qp), 0);
+	destroy_writes(qp);
+}
+
 /* Nothing could be retransmitted, so that no ACK will show whether that was needed. */
 static void what_cannot_be_refilled_is_told_at_once(struct kunit *test)
 {
@@ -564,6 +650,10 @@ static struct kunit_case rox_recovery_cases[] = {
 	KUNIT_CASE(what_was_not_lost_is_not_told),
 	KUNIT_CASE(what_was_lost_is_told_once),
 	KUNIT_CASE(what_is_lost_again_is_told),
+	KUNIT_CASE(an_ack_shows_the_next_gap),
+	KUNIT_CASE(an_ack_of_all_that_was_sent_shows_none),
+	KUNIT_CASE(where_packets_overtake_an_ack_shows_no_gap),
+	KUNIT_CASE(what_the_peer_keeps_makes_room),
 	KUNIT_CASE(what_cannot_be_refilled_is_told_at_once),
 	KUNIT_CASE(going_back_ends_the_pause),
 	KUNIT_CASE(a_timeout_is_no_reason_to_wait),

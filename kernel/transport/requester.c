@@ -644,6 +644,7 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 		rox_recovery_send(qp);
 	if (rox_holes_busy(qp) && rox_can_send(qp))
 		rox_holes_settle(qp);
+	qp->send.cc.extra = rox_recovery_extra(qp);
 	do {
 		bursts = rox_xmit_all(qp, bursts);
 		/* After an error the next run flushes; it is pending already. */

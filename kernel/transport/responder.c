@@ -331,7 +331,8 @@ void rox_recv_purge(struct rox_qp *qp)
 
 /*
  * Sends the ACK or NAK that is due at the end of a run. While READ responses are being sent, an
- * ACK would make the requester think that they were lost.
+ * ACK would make the requester think that they were lost. While stored requests are left for the
+ * next run, it would make the requester think that what follows them is missing.
  */
 static void rox_recv_answer(struct rox_qp *qp)
 {
@@ -341,7 +342,7 @@ static void rox_recv_answer(struct rox_qp *qp)
 		return;
 	if (unlikely(recv->nak_due))
 		rox_gap_nak(qp);
-	else if (recv->ack_due)
+	else if (recv->ack_due && (!rox_request_due(qp) || rox_fault_busy(&recv->side.pages)))
 		rox_ack_send(qp);
 }
 

@@ -187,6 +187,7 @@ enum rox_wait {
  * @bulky: the last trial was of one packet; the next one is of a burst
  * @lacks: the requester has gone back because of a NAK: the peer lacks the packet at una
  * @resent: packets were retransmitted, and no ACK or NAK has covered them yet
+ * @answered: this ACK covers them
  * @probed: they were a probe
  * @doubted: the first ACK since then will show whether that was needed. Only if so, the algorithm
  *	is told of the loss.
@@ -207,6 +208,7 @@ enum rox_wait {
  * @due: packets to retransmit at once
  * @resent_to: PSN after the last retransmitted packet
  * @resent_pkts: how many packets before @resent_to were retransmitted
+ * @sent_before: PSN after the last packet that was sent before them for the first time
  * @timed_first: the first of the packets of which the round trip is measured
  * @timed_psn: an ACK up to this PSN ends that round trip
  * @timed_at: its start, in ktime ns; 0: none is measured
@@ -220,6 +222,7 @@ struct rox_recovery {
 	bool bulky;
 	bool lacks;
 	bool resent;
+	bool answered;
 	bool probed;
 	bool doubted;
 	bool whole;
@@ -236,6 +239,7 @@ struct rox_recovery {
 	u32 due;
 	u32 resent_to;
 	u32 resent_pkts;
+	u32 sent_before;
 	u32 timed_first;
 	u32 timed_psn;
 	u64 timed_at;
@@ -249,6 +253,7 @@ struct rox_recovery {
  * struct rox_congestion - how much a send side may have in flight (transport/congestion.h)
  * @window: maximum number of unacknowledged packets; small after a timeout or RNR NAKs,
  *	grows with ACKs up to the window of @flow
+ * @extra: so many more packets are sent in this run: the peer keeps what is behind a gap
  * @acked: packets acknowledged since @window last grew, if @cautious
  * @ask: an ACK is asked for at least once in this many packets
  * @cautious: the peer seems to drop early requests
@@ -265,6 +270,7 @@ struct rox_recovery {
  */
 struct rox_congestion {
 	u32 window;
+	u32 extra;
 	u32 acked;
 	u32 ask;
 	bool cautious;

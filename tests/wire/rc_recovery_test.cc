@@ -245,6 +245,21 @@ TEST_F(RcRecovery, AGapIsFilledAndNotAllRepeated)
     EXPECT_TRUE(line->silent());
 }
 
+// An ACK that ends before what had been sent already is as good as a NAK.
+TEST_F(RcRecovery, TheNextGapIsFilledWithoutItsNak)
+{
+    trusted();
+    std::vector<Packet> packets = posted(30);
+    nak(packets[4].psn);
+    again(packets, 4, 7);
+    line->send(line->ack_of(packets[19].psn, answered));
+    again(packets, 20, 23);
+    line->send(line->ack_of(packets[27].psn, answered));
+    again(packets, 28, 29);
+    completed(1);
+    EXPECT_TRUE(line->silent());
+}
+
 // The peer gets no farther than what was sent again: by a NAK, or by an ACK if nothing follows.
 TEST_F(RcRecovery, ALongerGapIsFilledInLargerPieces)
 {
