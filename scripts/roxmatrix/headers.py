@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from roxvm import foreign
+from roxvm import debroot, foreign
 from roxvm.kernels import architecture, flavour, numbers, run
 from roxvm.paths import HarnessError
 
@@ -92,7 +92,7 @@ def unpack(root, kver, packages):
 
 def ensure(root, series, kind, arch, latest=False):
     """The version of the headers of a kernel, fetched if necessary; None if the mirror has none."""
-    with root.locked():
+    with debroot.locked(root.release):
         have = cached(root, series, kind, arch)
         if have and not latest:
             return have

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from unittest import mock
 
-from roxmatrix import build, cli, headers, page, rows, small, source
+from roxmatrix import build, cli, headers, page, roots, rows, small, source
 from roxvm import debroot
 from roxvm.paths import HarnessError
 
@@ -67,6 +67,15 @@ class MatrixHeaders(unittest.TestCase):
         with mock.patch.object(headers, "records", lambda *_: [{"Version": "1", "Depends": ""}]):
             self.assertEqual(headers.offered(root, "6.12", "", "amd64")[0], "6.12.117+deb13-amd64")
             self.assertIsNone(headers.offered(root, "6.12", "cloud", "amd64"))
+
+
+    def test_headers_that_are_there_are_not_fetched(self):
+        with TemporaryDirectory() as folder, mock.patch.object(debroot, "ROOTS", Path(folder)):
+            root = roots.Root("trixie")
+            self.assertEqual(root.path, Path(folder) / "build-trixie")
+            headers.marker(root, "7.3.4+deb13-amd64").parent.mkdir(parents=True)
+            headers.marker(root, "7.3.4+deb13-amd64").touch()
+            self.assertEqual(headers.ensure(root, "7.3", "", "amd64"), "7.3.4+deb13-amd64")
 
 
 class MatrixRoots(unittest.TestCase):
