@@ -160,7 +160,8 @@ check_groups := lint unit verbs wire apps stacks interop pair life net hostile i
 
 ## make check           the gate, which CI runs: the core of every group on KERNELS= (6.1 6.12 uml), a quarter of an hour
 ## make check-all       every group in full on ALL_KERNELS=, with debug, RT, KCSAN, 4 and 8 CPUs: a night (GROUPS="verbs net":
-##                      some; RESUME=1: without what has passed before with the same files)
+##                      some; ROWS="clock=0": those whose line in `scripts/check --list` has that; RESUME=1: without
+##                      what has passed before with the same files)
 ## make check-changed   the groups that the changes since BASE= (main) can break, in full
 ## make check-gate      shows that the gate is green beside load and red with faults: an hour (RUNS="idle icrc": some)
 ## make check-quick     unit tests, the core of verbs and apps, one kernel
@@ -173,7 +174,7 @@ check: deps-quick
 	@scripts/check --kernels "$(KERNELS)"
 
 check-all: deps-quick
-	@scripts/check --tier all $(if $(RESUME),--resume) --kernels "$(ALL_KERNELS)" $(GROUPS)
+	@scripts/check --tier all $(if $(RESUME),--resume) $(if $(ROWS),--rows "$(ROWS)") --kernels "$(ALL_KERNELS)" $(GROUPS)
 
 check-changed: deps-quick
 	@scripts/check --tier all --cpus 0 --kernels "$(KERNELS)" --changed $(or $(BASE),main)

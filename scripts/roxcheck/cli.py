@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,6 +24,7 @@ def parse(arguments):
          help="each group without its longest cases")
     add("--cpus", type=int, metavar="N",
         help="CPUs of each guest, instead of the table's; 0: only the usual number")
+    add("--rows", metavar="PATTERN", default="", help="only rows whose line of --list has this regular expression")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="guests at the same time (one a CPU)")
     add("--no-build", action="store_true", help="use what is already built")
     add("--resume", action="store_true",
@@ -90,21 +92,27 @@ def main(arguments):
         options.groups = sources.broken_since(options.changed)
         print("groups:", *options.groups, flush=True)
     chosen = table.select(options.groups or table.GROUPS, kernels, options.tier, options.form, options.cpus)
+    named = [row for row in chosen if re.search(options.rows, line_of(row))]
     before = record.passed_before() if options.resume else set()
-    rows = [row for row in chosen if (*record.key_of(row), row.clock) not in before]
+    rows = [row for row in named if (*record.key_of(row), row.clock) not in before]
     if options.list:
-        print(*(f"{row.label} ({row.form})" for row in rows), sep="\n")
+        print(*map(line_of, rows), sep="\n")
         return 0
-    if len(rows) < len(chosen):
-        print(f"{len(chosen) - len(rows)} runs have passed before with these files")
+    if len(rows) < len(named):
+        print(f"{len(named) - len(rows)} runs have passed before with these files")
     if not rows:
         return finish_early(f"there is nothing to run on {options.kernels}", began)
     return run_rows(options, rows, len(rows) == len(chosen), began)
 
 
+def line_of(row):
+    """What --list prints of a row."""
+    return f"{row.label} ({row.form}{', virtual time' if row.clock is not None else ''})"
+
+
 def run_rows(options, rows, whole, began):
     """Builds, runs, judges. `whole`: nothing of what was chosen has been left out."""
-    kernels = [kernel for kernel in options.kernels.split() if any(row.kernel == kernel for row in rows)]
+    kernels = [kernel for kernel in options.kernels.split() if any(kernel in (row.kernel, row.peer) for row in rows)]
     with ThreadPoolExecutor(1) as builder:
         runs = with_kernels(rows, kernels, None if options.no_build else builder)
         if not options.no_build and not build_all({row.group for row in rows}, kernels):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What chooses kernels and runs: names of kernels, the table of runs, reports of data races, the page of results."""
 
+import io
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from roxcheck import booted, record, runs, table
+from roxcheck import cli as check
 from roxvm import cli, debugkernel, foreign, kcsan, kernels, kernlog, usermode
 from roxvm.paths import HarnessError
 
@@ -194,6 +196,21 @@ class Table(unittest.TestCase):
         self.assertEqual(command[command.index("--peer") + 1], "6.12-arm64")
         self.assertEqual(command[command.index("--root") + 1], "trixie")
 
+    def test_all_kernels_of_the_rows_are_built(self):
+        built = []
+        with mock.patch.object(check, "build_all", lambda _, kernels: built.extend(kernels)), \
+                mock.patch("sys.stdout"):
+            check.main(["--tier", "all", "--kernels", "6.1 6.12 6.12-arm64 kcsan", "--rows", "6.12-arm64", "pair"])
+        self.assertEqual(built, ["6.12", "6.12-arm64"])
+
+    def test_rows_are_chosen_by_their_lines(self):
+        lines = io.StringIO()
+        with mock.patch("sys.stdout", lines):
+            check.main(["--list", "--tier", "all", "--kernels", "6.1 6.12", "--rows", r"^wire 6\.12 .*virtual"])
+        self.assertEqual(lines.getvalue().splitlines(), ["wire 6.12 clock=0 (full, virtual time)",
+                                                         "wire 6.12 (full, virtual time)",
+                                                         "wire 6.12 clock=5 (full, virtual time)"])
+
     def test_rox_run_is_on_the_host_with_its_kernel(self):
         row = next(row for row in table.ROWS if row.group == "run" and "check" in row.tiers)
         self.assertEqual(runs.command_of(row), ["env", "ROX_QUICK=1", "ROX_RUN_KERNEL=uml", "tests/run/run"])
@@ -203,6 +220,11 @@ class Table(unittest.TestCase):
     def test_form_and_cpus_can_be_given(self):
         self.assertEqual(labels(["wire"], ["6.1", "6.12", "uml"], "all", form="core", cpus=8),
                          ["wire 6.12 cpus=8 core", "wire 6.1 cpus=8 core"])
+
+    def test_guest_in_virtual_time_has_time_on_a_busy_host(self):
+        limits = {row.clock: row.limit for row in table.select(["wire"], ["6.12"], "all") if not row.cpus}
+        self.assertEqual(limits, {None: 1800, 0: 7200, 1: 7200, 5: 7200})
+        self.assertEqual([row.limit for row in table.select(["wire"], ["6.12"], "check")], [1800])
 
     def test_command_says_what_the_row_says(self):
         command = runs.command_of(table.Row("verbs", "6.12", form="core", cpus=8))
