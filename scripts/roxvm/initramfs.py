@@ -2,6 +2,7 @@
 """A small initramfs: busybox, the modules for 9p and overlay, and the job."""
 
 import fcntl
+import lzma
 import shutil
 import stat
 import subprocess
@@ -52,7 +53,7 @@ def module_closure(kernel, names):
     for line in (kernel.modules / "modules.dep").read_text().splitlines():
         path, _, needs = line.partition(":")
         depends[path] = needs.split()
-    by_name = {Path(path).stem.replace("-", "_"): path for path in depends}
+    by_name = {Path(path).name.partition(".")[0].replace("-", "_"): path for path in depends}
     ordered = []
     for name in names:
         path = by_name.get(name)
@@ -63,6 +64,13 @@ def module_closure(kernel, names):
             if each not in ordered:
                 ordered.append(each)
     return [kernel.modules / path for path in ordered]
+
+
+def read_module(path):
+    """The name and the bytes of a module, which an installed kernel may have compressed."""
+    if path.suffix == ".xz":
+        return path.stem, lzma.decompress(path.read_bytes())
+    return path.name, path.read_bytes()
 
 
 def static_busybox(root):

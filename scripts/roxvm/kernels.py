@@ -24,6 +24,7 @@ from . import foreign
 from .paths import KERNELS, HarnessError
 
 SERIES = ("6.1", "6.12")
+ELF = b"\x7fELF"
 USAGE = """usage: scripts/kernels fetch [--latest] VERSION...
        scripts/kernels kver VERSION    print the full version that VERSION stands for
        scripts/kernels kdir VERSION    print the folder of the headers to build a module against
@@ -200,11 +201,16 @@ def extract_image(kernel, root):
     An unknown payload is no error: the compressed image boots, too.
     """
     data = (root / f"boot/vmlinuz-{kernel.kver}").read_bytes()
-    target = root / "boot/vmlinux"
-    for payload in payloads(data):
-        if payload[:4] == b"\x7fELF":
-            target.write_bytes(payload)
-            return
+    plain = plain_image(data)
+    if plain is not data:
+        (root / "boot/vmlinux").write_bytes(plain)
+
+
+def plain_image(data):
+    """The ELF image that a compressed one has in it, or the same bytes."""
+    if data[:4] == ELF:
+        return data
+    return next((payload for payload in payloads(data) if payload[:4] == ELF), data)
 
 
 def payloads(data):

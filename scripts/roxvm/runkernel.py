@@ -6,6 +6,7 @@ kernel/ is drivers/infiniband/sw/rox, and tools/run/kernel is in arch/um/drivers
 is kept there: after a change of rox only what depends on it is built again. scripts/run.config is the
 configuration, scripts/run-7.3.config comes on top; ROX_RUN_SERIES=6.12 chooses that kernel, which has one CPU.
 ROX_LINUX_SOURCE is the archive of an installed linux-source, which is taken in place of the one that apt has.
+ROX_RUN_VM_KERNEL is the version of an installed kernel for --vm, which is taken in place of that of the cache folder.
 """
 
 import fcntl
@@ -252,9 +253,10 @@ def pack(modules=()):
     archive.file("init", FIRST_PROCESS.read_bytes(), 0o755)
     if modules:
         archive.folder("modules")
-        for path in modules:
-            archive.file(f"modules/{path.name}", path.read_bytes())
-        archive.file("modules/order", "".join(f"{path.name}\n" for path in modules).encode())
+        read = [initramfs.read_module(path) for path in modules]
+        for name, data in read:
+            archive.file(f"modules/{name}", data)
+        archive.file("modules/order", "".join(f"{name}\n" for name, _ in read).encode())
     return archive.finish()
 
 
@@ -305,15 +307,25 @@ def debug_image(name):
     return folder
 
 
+def virtual_kernel():
+    """The kernel of the virtual machine: of the cache, or that which ROX_RUN_VM_KERNEL names and is installed here."""
+    installed = os.environ.get("ROX_RUN_VM_KERNEL")
+    if not installed:
+        return kernels.find(VIRTUAL_SERIES)
+    kernel = kernels.Kernel(installed)
+    kernel.root = Path("/")
+    return kernel
+
+
 def virtual_image():
     """What rox-run --vm starts, in build/run/vm, with the module rox that `make KVER=6.12 module` has built."""
-    kernel = kernels.find(VIRTUAL_SERIES)
+    kernel = virtual_kernel()
     folder = BUILD / "run/vm"
     folder.mkdir(parents=True, exist_ok=True)
     rox = folder / "rox.ko"
     kernels.run("strip", "--strip-debug", "-o", rox, rox_module(kernel))
     write(folder / "init.cpio", pack([*initramfs.module_closure(kernel, VIRTUAL_MODULES), rox]))
-    write(folder / "linux", kernel.image.read_bytes())
+    write(folder / "linux", kernels.plain_image(kernel.image.read_bytes()))
     return folder
 
 

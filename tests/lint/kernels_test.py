@@ -3,6 +3,7 @@
 
 import io
 import json
+import lzma
 import os
 import subprocess
 import unittest
@@ -13,7 +14,7 @@ from unittest import mock
 
 from roxcheck import booted, record, runs, table
 from roxcheck import cli as check
-from roxvm import cli, debugkernel, foreign, kcsan, kernels, kernlog, usermode
+from roxvm import cli, debugkernel, foreign, initramfs, kcsan, kernels, kernlog, runkernel, usermode
 from roxvm.paths import HarnessError
 
 RULE = "=" * 66
@@ -115,6 +116,31 @@ class Names(unittest.TestCase):
             kernel = debugkernel.BuiltKernel(debugkernel.recipe_of(name), f"1.0-rox-{name}-0123456789")
             guest = SimpleNamespace(settings=SimpleNamespace(kernel=kernel, cpus=3))
             self.assertEqual(usermode.UserModeMachine.processors(guest), wanted)
+
+
+class Installed(unittest.TestCase):
+    """A kernel of the system, whose image and modules are compressed."""
+
+    def test_the_image_is_unpacked_once(self):
+        plain = kernels.ELF + b"image"
+        self.assertEqual(kernels.plain_image(b"MZ" + lzma.compress(plain)), plain)
+        self.assertEqual(kernels.plain_image(plain + lzma.compress(kernels.ELF)), plain + lzma.compress(kernels.ELF))
+        self.assertEqual(kernels.plain_image(b"MZ of another kind"), b"MZ of another kind")
+
+    def test_modules_are_found_by_their_names_and_unpacked(self):
+        with TemporaryDirectory() as folder:
+            modules = Path(folder)
+            (modules / "modules.dep").write_text("a/ib-core.ko.xz:\nb/tun.ko: a/ib-core.ko.xz\n")
+            for name, data in ("a/ib-core.ko.xz", lzma.compress(b"core")), ("b/tun.ko", b"tun"):
+                (modules / name).parent.mkdir()
+                (modules / name).write_bytes(data)
+            found = initramfs.module_closure(SimpleNamespace(modules=modules), ("ib_core", "tun"))
+            self.assertEqual([initramfs.read_module(path) for path in found], [("ib-core.ko", b"core"), ("tun.ko", b"tun")])
+
+    def test_one_is_named_for_the_virtual_machine(self):
+        with mock.patch.dict(os.environ, ROX_RUN_VM_KERNEL="6.12.9-amd64"):
+            kernel = runkernel.virtual_kernel()
+        self.assertEqual((str(kernel.image), str(kernel.modules)), ("/boot/vmlinuz-6.12.9-amd64", "/lib/modules/6.12.9-amd64"))
 
 
 class Sources(unittest.TestCase):
