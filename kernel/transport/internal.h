@@ -475,7 +475,7 @@ void rox_recovery_watch(struct rox_qp *qp, u64 now);
 void rox_recovery_progress(struct rox_qp *qp, u32 una);
 /* All that an ACK acknowledges has been told by rox_recovery_progress(), and una is behind it. */
 void rox_recovery_settle(struct rox_qp *qp);
-/* Return: packets that may be in flight beyond the window, as the peer keeps others behind a gap. */
+/* Return: packets that may be in flight beyond the window, as the peer keeps others. */
 u32 rox_recovery_extra(const struct rox_qp *qp);
 
 /* Does it matter to recovery which PSNs are acknowledged? */

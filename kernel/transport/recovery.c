@@ -33,10 +33,10 @@
  * anything is known of the peer. If all that was in flight is then acknowledged, the peer has
  * stored what came early, and no trial is needed.
  *
- * An ACK for what was retransmitted that ends before a packet which had been sent earlier says, where
- * nothing was overtaken, that this packet is missing, too. It is retransmitted at once, as in TCP
- * without SACK (RFC 6582, section 3.2): the NAK for it comes only when a packet behind it arrives,
- * a round trip later. That NAK is ignored if it comes sooner than an answer could.
+ * An ACK for what was retransmitted that ends before a packet which had been sent earlier says,
+ * where nothing was overtaken, that this packet is missing, too. It is retransmitted at once, as in
+ * TCP without SACK (RFC 6582, section 3.2): the NAK for it comes only when a packet behind it
+ * arrives, a round trip later. That NAK is ignored if it comes sooner than an answer could.
  *
  * What the peer keeps behind a gap is in flight no more, but no ACK says so. A flow with a pace
  * goes on sending meanwhile, up to twice its window (rox_recovery_extra()).

@@ -189,16 +189,13 @@ enum rox_wait {
  * @resent: packets were retransmitted, and no ACK or NAK has covered them yet
  * @answered: this ACK covers them
  * @probed: they were a probe
- * @doubted: the first ACK since then will show whether that was needed. Only if so, the algorithm
- *	is told of the loss.
- * @whole: a gap of a peer that is not known has been waited for, and nothing was retransmitted
- *	since
+ * @doubted: the first ACK since then will show whether that was needed; then the loss is told
+ * @whole: a gap of an unknown peer has been waited for, and nothing was retransmitted since
  * @whole_to: PSN after what had been sent when that gap was seen
  * @stuck: the peer has acknowledged exactly the retransmitted packets, up to @stuck_at
  * @stuck_at: see @stuck
  * @drops: gaps in a row that began at @stuck_at
- * @overtaken: number of the next gaps that are filled only after a wait, because gaps have
- *	closed by themselves
+ * @overtaken: so many of the next gaps are filled only after a wait, as gaps closed by themselves
  * @gaps: NAKs for gaps, counted while @overtaken is 0
  * @met: how often such a gap was waited for
  * @untrusted: NAKs of a peer that had not shown that it stores early requests
