@@ -136,9 +136,9 @@ void rox_cc_feed(struct rox_qp *qp, u32 pkts)
 }
 
 /*
- * The packet that made the peer send the NAK was sent together with the missing one, or later. So
- * the time since then is no less than a round trip. Where packets are lost in each window there may
- * be no other measure.
+ * The packet that made the peer send the NAK was sent together with the missing one. So the time
+ * since then is a round trip. Where packets are lost in each window there may be no other measure.
+ * If the missing one was the last of its burst, that packet was sent later, nobody knows when.
  */
 void rox_cc_nak(struct rox_qp *qp)
 {
@@ -149,7 +149,7 @@ void rox_cc_nak(struct rox_qp *qp)
 	if (!cc->active || !cc->timed_at)
 		return;
 	if (rox_psn_diff(qp->send.una, cc->timed_first) < 0 ||
-	    rox_psn_diff(qp->send.una, cc->timed_psn) >= 0)
+	    rox_psn_diff(rox_psn_add(qp->send.una, 1), cc->timed_psn) >= 0)
 		return;
 	now = ktime_get_ns();
 	ack.round_trip = max(now - cc->timed_at, 1ULL);

@@ -254,6 +254,10 @@ static void a_nak_brings_a_round_trip(struct kunit *test)
 	qp->send.una = rox_psn_add(una, 6);
 	rox_cc_nak(qp);
 	KUNIT_EXPECT_EQ(test, cc->flow.adaptive.srtt, 0);
+	/* It was the last of them: who knows when the one after it was sent? */
+	qp->send.una = rox_psn_add(una, 5);
+	rox_cc_nak(qp);
+	KUNIT_EXPECT_EQ(test, cc->flow.adaptive.srtt, 0);
 	qp->send.una = rox_psn_add(una, 2);
 	rox_cc_nak(qp);
 	KUNIT_EXPECT_GE(test, cc->flow.adaptive.srtt, NSEC_PER_MSEC);
