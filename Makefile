@@ -83,8 +83,9 @@ image:
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
 	@scripts/run-image $(RUN_KERNEL)
 
-image-vm: deps-there
-	@$(MAKE) --no-print-directory KVER=$(QUICK_KERNEL) module
+image-vm:
+	$(if $(ROX_RUN_VM_KERNEL),,$(needs_deps))
+	@$(MAKE) --no-print-directory KVER=$(or $(ROX_RUN_VM_KERNEL),$(QUICK_KERNEL)) module
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
 	@scripts/run-image vm
 

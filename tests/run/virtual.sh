@@ -38,7 +38,8 @@ fails_saying() {
 
 no_kernel_for_it() {
 	cp -r "$work/lib/rox-run" "$work/lib/half" && rm -r "$work/lib/half/vm" &&
-		fails_saying "there is no kernel for --vm in $work/lib/half/vm" env ROX_RUN_IMAGE="$work/lib/half" \
+		fails_saying "there is no kernel for --vm in $work/lib/half/vm (Debian's package is rox-run-vm)" \
+			env ROX_RUN_IMAGE="$work/lib/half" \
 			"${as_nobody[@]}" "$program" --vm -- true
 }
 

@@ -126,8 +126,9 @@ Choice choose(const Arguments &arguments, const Image &image)
                                  "there is no qemu-system-x86_64 for --vm (Debian's package is "
                                  "qemu-system-x86)");
     if (!image.virtual_machine().is_complete())
-        throw std::runtime_error(fmt::format("{}there is no kernel for --vm in {}", why,
-                                             image.virtual_machine().folder));
+        throw std::runtime_error(
+            fmt::format("{}there is no kernel for --vm in {} (Debian's package is rox-run-vm)", why,
+                        image.virtual_machine().folder));
     return {image.virtual_machine(), qemu, most_virtual_cpus};
 }
 
