@@ -5,6 +5,7 @@
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
 #include <linux/rtnetlink.h>
+#include <linux/scatterlist.h>
 #include <rdma/ib_cache.h>
 
 #include "../link.h"
@@ -191,6 +192,67 @@ void rox_fixture_move(struct kunit *test, struct rox_qp *qp, enum ib_qp_state st
 		local_bh_enable();
 	}
 	KUNIT_ASSERT_EQ(test, rox_qp_state(qp), state);
+}
+
+static void fixture_connect(struct kunit *test, struct rox_qp *qp, u32 dest, enum ib_qp_state to)
+{
+	struct rox_fixture *f = test->priv;
+	struct ib_qp_attr attr;
+	union ib_gid own;
+	int mask = rox_fixture_attr(test, qp, rox_qp_state(qp), to, &attr);
+
+	KUNIT_ASSERT_EQ(test, rdma_query_gid(&f->dev->ibdev, 1, f->gid_index, &own), 0);
+	rdma_ah_set_grh(&attr.ah_attr, &own, 0, f->gid_index, 64, 0);
+	attr.dest_qp_num = dest;
+	attr.qp_access_flags |= IB_ACCESS_REMOTE_READ;
+	attr.rq_psn = attr.sq_psn;
+	KUNIT_ASSERT_EQ_MSG(test, ib_modify_qp(&qp->ibqp, &attr, mask), 0, "to state %d", to);
+}
+
+void rox_fixture_join(struct kunit *test, struct rox_qp *a, struct rox_qp *b)
+{
+	enum ib_qp_state to;
+
+	for (to = IB_QPS_INIT; to <= IB_QPS_RTS; to++) {
+		fixture_connect(test, a, b->ibqp.qp_num, to);
+		fixture_connect(test, b, a->ibqp.qp_num, to);
+	}
+}
+
+struct ib_wc rox_fixture_wc(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct ib_wc wc = {};
+	int tries, n = 0;
+
+	for (tries = 0; tries < 500 && !n; tries++) {
+		n = ib_poll_cq(f->cq, 1, &wc);
+		if (!n)
+			msleep(20);
+	}
+	KUNIT_ASSERT_EQ(test, n, 1);
+	KUNIT_ASSERT_EQ(test, wc.status, IB_WC_SUCCESS);
+	return wc;
+}
+
+struct ib_mr *rox_fixture_register(struct kunit *test, struct rox_qp *qp, struct scatterlist *sg)
+{
+	const int pages = sg->length / PAGE_SIZE;
+	struct rox_fixture *f = test->priv;
+	struct ib_mr *mr = ib_alloc_mr(f->pd, IB_MR_TYPE_MEM_REG, pages);
+	struct ib_reg_wr reg = {
+		.wr = { .opcode = IB_WR_REG_MR },
+		.mr = mr,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ,
+	};
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
+	KUNIT_ASSERT_EQ(test, ib_dma_map_sg(&f->dev->ibdev, sg, 1, DMA_BIDIRECTIONAL), 1);
+	KUNIT_ASSERT_EQ(test, ib_map_mr_sg(mr, sg, 1, NULL, PAGE_SIZE), 1);
+	reg.key = mr->rkey;
+	KUNIT_ASSERT_EQ(test, ib_post_send(&qp->ibqp, &reg.wr, NULL), 0);
+	KUNIT_EXPECT_EQ(test, rox_fixture_wc(test).opcode, IB_WC_REG_MR);
+	return mr;
 }
 
 struct rox_mr *rox_fixture_mr(struct kunit *test, struct ib_pd *pd, u32 key, u64 addr, u64 len,

@@ -38,6 +38,12 @@ void rox_fixture_move(struct kunit *test, struct rox_qp *qp, enum ib_qp_state st
 /* Fills @attr with the attributes that a transition requires. Return: their mask. */
 int rox_fixture_attr(struct kunit *test, const struct rox_qp *qp, enum ib_qp_state from,
 		     enum ib_qp_state to, struct ib_qp_attr *attr);
+/* Connects two QPs in RESET with each other. */
+void rox_fixture_join(struct kunit *test, struct rox_qp *a, struct rox_qp *b);
+/* Waits for the next completion. Return: it; its status must be success. */
+struct ib_wc rox_fixture_wc(struct kunit *test);
+/* Return: an MR of the pages of @sg, which has one entry, registered by a work request of @qp. */
+struct ib_mr *rox_fixture_register(struct kunit *test, struct rox_qp *qp, struct scatterlist *sg);
 /* Calls rox_mr_get() for the owner of memory in @pd. Return: as rox_mr_get(). */
 struct rox_mr *rox_fixture_mr(struct kunit *test, struct ib_pd *pd, u32 key, u64 addr, u64 len,
 			      int access, bool user);

@@ -65,6 +65,19 @@ static inline bool rox_mr_is(const struct rox_mr *mr, const struct rox_mem_user 
 	       !rox_mr_check(mr, who, addr, len, access);
 }
 
+/*
+ * Return: the kernel address of a range of @mr, which has it; NULL if the range is not in one block,
+ * or regions of this type have no blocks. Any context.
+ */
+static inline void *rox_mr_whole(const struct rox_mr *mr, u64 addr, size_t len)
+{
+	u64 off = addr - mr->iova + mr->offset, in_block = off & (((u64)1 << mr->page_shift) - 1);
+
+	if (in_block + len > (u64)1 << mr->page_shift || off >> mr->page_shift >= mr->nblocks)
+		return NULL;
+	return (void *)(mr->blocks[off >> mr->page_shift] + in_block);
+}
+
 /* Ends a dma-buf mapping. Process context, may sleep. @db may be NULL. */
 #if IS_ENABLED(CONFIG_DMA_SHARED_BUFFER)
 void rox_dmabuf_release(struct rox_dmabuf *db);

@@ -86,15 +86,17 @@ int rox_iter_check(struct rox_iter *it)
  */
 static bool rox_iter_find_whole(struct rox_iter *it, u64 addr, size_t len)
 {
-	const struct rox_mr *mr = it->mr;
-	u64 off = addr - mr->iova + mr->offset, in_block = off & (((u64)1 << mr->page_shift) - 1);
+	it->at = rox_mr_whole(it->mr, addr, len);
+	it->left = it->at ? len : 0;
+	return it->at;
+}
 
-	/* Other types of region have no blocks. */
-	if (in_block + len > (u64)1 << mr->page_shift || off >> mr->page_shift >= mr->nblocks)
-		return false;
-	it->at = (void *)(mr->blocks[off >> mr->page_shift] + in_block);
-	it->left = len;
-	return true;
+void *rox_mr_keep_find(const struct rox_mr_keep *keep, const struct rox_mem_user *who, u32 key,
+		       u64 addr, u32 len, int access)
+{
+	const struct rox_mr *mr = keep->mr;
+
+	return mr && rox_mr_is(mr, who, key, addr, len, access) ? rox_mr_whole(mr, addr, len) : NULL;
 }
 
 /* Finds the bytes at the position, which are not on demand. Return: how many are contiguous. */

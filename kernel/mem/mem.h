@@ -207,6 +207,12 @@ struct rox_mr_keep {
 
 /* Drops the MR that is kept, if there is one. Nobody uses it. Any context. */
 void rox_mr_keep_drop(struct rox_mr_keep *keep);
+/*
+ * Return: the kernel address of a range, if the MR that is kept is the one of rox_mr_get() with
+ * these arguments and has the range in one block; else NULL. Valid until @keep is dropped or settled.
+ */
+void *rox_mr_keep_find(const struct rox_mr_keep *keep, const struct rox_mem_user *who, u32 key,
+		       u64 addr, u32 len, int access);
 /* The rest of rox_mr_keep_settle(). */
 void rox_mr_keep_decide(struct rox_mr_keep *keep);
 

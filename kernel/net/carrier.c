@@ -19,7 +19,10 @@ bool rox_net_loops_back(const struct rox_net *net)
 	return own < 0 ? READ_ONCE(loopback) : own;
 }
 
-/* Under RCU. No address is looked up in a namespace that is gone: @dead comes first. */
+/*
+ * Bottom halves disabled, or under RCU. No address is looked up in a namespace that is gone: @dead
+ * comes first.
+ */
 static bool rox_path_inside(struct rox_path *path)
 {
 	return path->valid && !READ_ONCE(path->ns->dead) && rox_net_loops_back(path->net) &&
@@ -36,12 +39,11 @@ bool rox_path_loops_back(struct rox_path *path)
 	return inside;
 }
 
-/* May the burst go by loopback? */
-static bool rox_may_loop_back(const struct rox_burst *b)
+bool rox_loops_back(struct rox_path *path, u16 pkey)
 {
-	const struct net_device *ndev = rcu_dereference(b->path->net->ndev);
+	const struct net_device *ndev = rcu_dereference_bh_check(path->net->ndev, rcu_read_lock_held());
 
-	return rox_path_inside(b->path) && ndev && netif_running(ndev) && rox_pkey_valid(b->pkey);
+	return rox_path_inside(path) && ndev && netif_running(ndev) && rox_pkey_valid(pkey);
 }
 
 static void rox_account(const struct rox_burst *b, const struct rox_sent *sent)
@@ -58,7 +60,7 @@ int rox_xmit(struct rox_burst *burst)
 	int err = -ENOLINK;
 
 	rcu_read_lock();
-	if (rox_may_loop_back(burst))
+	if (rox_loops_back(burst->path, burst->pkey))
 		err = rox_loopback_xmit(burst, &sent);
 	if (err == -ENOLINK) {
 		if (burst->sender && !burst->unbounded && burst->from->sk &&

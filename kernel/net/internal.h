@@ -126,8 +126,22 @@ int rox_gro_complete(struct sock *sk, struct sk_buff *skb, int nhoff);
  * Return: the route, with a reference, or an ERR_PTR.
  */
 struct dst_entry *rox_path_route(struct rox_path *path);
-/* Do both addresses of @path belong to its own device, in one namespace? Under RCU. */
-bool rox_path_is_local(struct rox_path *path);
+/* The rest of rox_path_is_local(). */
+bool rox_path_look_local(struct rox_path *path, unsigned long now);
+
+/**
+ * rox_path_is_local() - tests whether both addresses of a path belong to its device
+ * @path: a valid path, in a namespace that is not dead
+ *
+ * In one namespace, and of netdevs that are up. Bottom halves disabled, or under RCU. The result is
+ * cached for one tick, as addresses may change. Return: true if both do.
+ */
+static inline bool rox_path_is_local(struct rox_path *path)
+{
+	unsigned long now = 2 * jiffies, local = READ_ONCE(path->local);
+
+	return likely((local & ~1UL) == now) ? local & 1 : rox_path_look_local(path, now);
+}
 /*
  * Drops the routes of the paths of @net in @ns. The caller makes sure that nobody sends there. May
  * sleep.

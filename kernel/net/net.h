@@ -219,13 +219,35 @@ bool rox_path_loops_back(struct rox_path *path);
 void rox_path_swap(struct rox_path *a, struct rox_path *b);
 /* Return: the MTU that the netdev of @addr, an address of the device, has room for. Any context. */
 enum ib_mtu rox_net_gid_mtu(struct rox_net *net, const struct in6_addr *addr);
-/*
- * Are packets that came by the netdev @iif of @ns for @path, a path of @net with the source address
- * @addr? If both that netdev and the one of the path have the address, the netdev decides. Any
- * context.
+/* The rest of rox_path_hears(). */
+bool rox_path_hears_of(struct rox_net *net, const struct in6_addr *addr,
+		       const struct rox_netns *ns, int iif, int own);
+
+/**
+ * rox_path_hears() - tests whether packets that came by a netdev are for a path
+ * @path: path to their sender; its addresses are theirs. It may be changed meanwhile
+ * @net: its device
+ * @addr: its source address, where they went
+ * @ns: the namespace that they came to
+ * @iif: ifindex of the netdev that they came by; of lo for those from this host
+ *
+ * Several netdevs may have the same address, above all VLANs, each in a network of its own. Then
+ * the netdev decides. A netdev that does not have the address may bring packets for it (weak host
+ * model), and the address may have moved from the path's netdev to another one.
+ *
+ * Any context. Return: true if they are.
  */
-bool rox_path_hears(const struct rox_path *path, struct rox_net *net, const struct in6_addr *addr,
-		    const struct rox_netns *ns, int iif);
+static inline bool rox_path_hears(const struct rox_path *path, struct rox_net *net,
+				  const struct in6_addr *addr, const struct rox_netns *ns, int iif)
+{
+	/* Packets that arrive while modify_qp changes the path count as from the old or new one. */
+	int own = data_race(path->oif);
+
+	/* Likewise. It is only compared. */
+	if (data_race(path->ns) != ns)
+		return false;
+	return likely(own == iif) || rox_path_hears_of(net, addr, ns, iif, own);
+}
 
 /* ---- addresses (addrs.c) ---- */
 
@@ -356,6 +378,8 @@ struct rox_burst {
  * rox_tx_wait().
  */
 int rox_xmit(struct rox_burst *burst);
+/* Do packets with @pkey go by loopback, if the peer is a QP of the device? Bottom halves disabled. */
+bool rox_loops_back(struct rox_path *path, u16 pkey);
 /*
  * Sends the frame that rox_xmit() has left open for further messages, if there is one. Call it at
  * the end of a run of a send side, before bottom halves are enabled again.

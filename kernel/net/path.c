@@ -332,32 +332,12 @@ struct dst_entry *rox_path_route(struct rox_path *path)
 
 /* ---- addresses ---- */
 
-/**
- * rox_path_hears() - tests whether packets that came by a netdev are for a path
- * @path: path to their sender; its addresses are theirs. It may be changed meanwhile
- * @net: its device
- * @addr: its source address, where they went
- * @ns: the namespace that they came to
- * @iif: ifindex of the netdev that they came by; of lo for those from this host
- *
- * Several netdevs may have the same address, above all VLANs, each in a network of its own. Then
- * the netdev decides. A netdev that does not have the address may bring packets for it (weak host
- * model), and the address may have moved from the path's netdev to another one.
- *
- * Any context. Return: true if they are.
- */
-bool rox_path_hears(const struct rox_path *path, struct rox_net *net, const struct in6_addr *addr,
-		    const struct rox_netns *ns, int iif)
+/* See rox_path_hears(): packets did not come by the netdev of the path, @own. */
+bool rox_path_hears_of(struct rox_net *net, const struct in6_addr *addr,
+		       const struct rox_netns *ns, int iif, int own)
 {
-	/* Packets that arrive while modify_qp changes the path count as from the old or new one. */
-	int own = data_race(path->oif);
 	bool other;
 
-	/* Likewise. It is only compared. */
-	if (data_race(path->ns) != ns)
-		return false;
-	if (likely(own == iif))
-		return true;
 	rcu_read_lock();
 	other = rox_addr_find(net, addr, ns, iif) && rox_addr_find(net, addr, ns, own);
 	rcu_read_unlock();
@@ -412,22 +392,14 @@ enum ib_mtu rox_net_gid_mtu(struct rox_net *net, const struct in6_addr *addr)
 	return mtu;
 }
 
-/**
- * rox_path_is_local() - tests whether both addresses of a path belong to its device
- * @path: a valid path, in a namespace that is not dead
- *
- * In one namespace, and of netdevs that are up. Under RCU. The result is cached for one tick, as
- * addresses may change. If two contexts store a result at the same time, one of them counts.
- * Return: true if both do.
- */
-bool rox_path_is_local(struct rox_path *path)
+/* If two contexts store a result at the same time, one of them counts. */
+bool rox_path_look_local(struct rox_path *path, unsigned long now)
 {
-	unsigned long now = 2 * jiffies;
-	unsigned long local = READ_ONCE(path->local);
+	bool local;
 
-	if (unlikely((local & ~1UL) != now)) {
-		local = now | rox_path_ends_here(path);
-		WRITE_ONCE(path->local, local);
-	}
-	return local & 1;
+	rcu_read_lock();
+	local = rox_path_ends_here(path);
+	rcu_read_unlock();
+	WRITE_ONCE(path->local, now | local);
+	return local;
 }

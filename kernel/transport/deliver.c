@@ -307,11 +307,17 @@ static noinline int rox_take_local_cnp(struct rox_qp *qp)
 	return 0;
 }
 
+bool rox_hears_local(const struct rox_qp *qp, const struct rox_path *path)
+{
+	return !rox_is_connected(qp) ||
+	       (rox_is_peer(qp, &path->saddr, &path->daddr) &&
+		rox_path_hears(&qp->path, &qp->dev->net, &path->daddr, path->ns, path->oif));
+}
+
 static int rox_receive_local(struct rox_burst *b, const struct rox_run *run)
 {
 	struct rox_qp *sender = rox_ep_qp(b->from), *qp;
 	bool keeps = run->request && rox_is_connected(sender);
-	bool addressed;
 	int err = 0;
 
 	/* All requests of a connected QP go to the same peer. */
@@ -320,11 +326,7 @@ static int rox_receive_local(struct rox_burst *b, const struct rox_run *run)
 		return -ENOLINK;
 	if (rox_mirrors())
 		rox_mirror(b);
-	addressed = !rox_is_connected(qp) ||
-		    (rox_is_peer(qp, &b->path->saddr, &b->path->daddr) &&
-		     rox_path_hears(&qp->path, &qp->dev->net, &b->path->daddr, b->path->ns,
-				    b->path->oif));
-	if (rox_may_accept(qp, run, addressed))
+	if (rox_may_accept(qp, run, rox_hears_local(qp, b->path)))
 		err = unlikely(run->service == ROX_SERVICE_CNP) ? rox_take_local_cnp(qp) :
 								  rox_hand_over(qp, b, run);
 	if (!keeps)

@@ -49,7 +49,7 @@ static bool rox_mail_put(struct rox_qp *qp, u32 psn, u32 msn, u8 syndrome)
  * answer, which it reads before its run ends. This context has the lock of its send side, so that
  * takes no locked instruction, as mail would.
  */
-static void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender)
+void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender)
 {
 	u32 psn = rox_psn_add(qp->recv.epsn, ROX_PSN_MASK);
 
@@ -101,13 +101,10 @@ void rox_mail_read(struct rox_qp *qp)
 
 /* ---- the peer ---- */
 
-struct rox_qp *rox_send_peer(struct rox_qp *qp)
+struct rox_qp *rox_send_find_peer(struct rox_qp *qp)
 {
-	struct rox_kept *kept = &qp->send.kept;
-
-	if (!kept->peer)
-		kept->peer = rox_qp_get(qp->dev, qp->attr.dest_qp_num);
-	return kept->peer;
+	qp->send.kept.peer = rox_qp_get(qp->dev, qp->attr.dest_qp_num);
+	return qp->send.kept.peer;
 }
 
 /* A QP that is being destroyed ends its leases. */

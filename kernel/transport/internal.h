@@ -344,6 +344,20 @@ static inline void rox_send_iter_end(struct rox_qp *qp)
 	qp->send.iter_valid = false;
 }
 
+/* quick.c */
+/* The rest of rox_quick_write(). */
+bool rox_quick_write_now(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, bool more);
+
+/*
+ * Sends the current WQE, and the peer executes it, if it is a WRITE for which that is simple.
+ * @more: messages follow in this run, one ACK for all will do. Return: false if it did nothing.
+ */
+static inline bool rox_quick_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, bool more)
+{
+	return wqe->opcode == IB_WR_RDMA_WRITE && wqe->npkts == 1 && !wqe->odp && wqe->length &&
+	       qp->ibqp.qp_type == IB_QPT_RC && rox_quick_write_now(qp, wqe, index, more);
+}
+
 /* completer.c: process a frame, or one packet, with ACKs or responses */
 void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
 void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
@@ -356,6 +370,18 @@ void rox_comp_refused(struct rox_qp *qp);
 /* Processes the ACK or NAK in send.mail, then the ACK in send.answer. There is at least one. */
 void rox_mail_read(struct rox_qp *qp);
 
+/* The rest of rox_send_peer(). */
+struct rox_qp *rox_send_find_peer(struct rox_qp *qp);
+
+/*
+ * Return: the peer of a connected QP on the same device, or NULL. The caller has the lock of the
+ * send side of @qp. The run puts the reference when it ends.
+ */
+static inline struct rox_qp *rox_send_peer(struct rox_qp *qp)
+{
+	return qp->send.kept.peer ?: rox_send_find_peer(qp);
+}
+
 /* Processes them, if there are any. Return: true if there was one. */
 static inline bool rox_mail_take(struct rox_qp *qp)
 {
@@ -365,6 +391,11 @@ static inline bool rox_mail_take(struct rox_qp *qp)
 	return true;
 }
 
+/*
+ * Acknowledges to @sender, which is sending in this context, with the lock of both sides. See
+ * rox_ack_send() for the rest.
+ */
+void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender);
 /* For a new QP. */
 void rox_kept_init(struct rox_qp *qp);
 /* Drops the MRs that are kept, so that they are not busy. No iterator uses them. */
@@ -653,6 +684,10 @@ static inline void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 ps
 	b->mtu = qp->mtu;
 	b->npkts = 1;
 }
+
+/* deliver.c */
+/* Loopback: does @qp hear what its device sends on @path? Under RCU or with bottom halves disabled. */
+bool rox_hears_local(const struct rox_qp *qp, const struct rox_path *path);
 
 /* cnp.c: congestion notification packets */
 /*

@@ -50,16 +50,22 @@ static inline int rox_send_pages(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
  * partly acknowledged SEND already owns a receive; a started one continues while no ACK is
  * outstanding.
  */
-static bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
+static noinline bool rox_has_credit(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	const struct rox_send *send = &qp->send;
 
-	if (!send->credits_valid || wqe->opcode == IB_WR_RDMA_WRITE || rox_wqe_is_answered(wqe))
+	if (rox_wqe_is_answered(wqe))
 		return true;
 	if (rox_psn_diff(wqe->ssn, send->lsn) <= 0 || send->una == send->psn)
 		return true;
 	return ((send->una - wqe->first_psn - 1) & ROX_PSN_MASK) < wqe->npkts ||
 	       (wqe->sent && rox_psn_diff(send->asked, send->una) <= 0);
+}
+
+static inline bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	return wqe->opcode == IB_WR_RDMA_WRITE || !qp->send.credits_valid ||
+	       rox_has_credit(qp, wqe);
 }
 
 /* In SQD only WQEs that were started continue, also after a go-back. */
@@ -99,6 +105,8 @@ static bool rox_may_send(struct rox_qp *qp, const struct rox_swqe *wqe)
 	if (rox_is_rc(qp) &&
 	    !(rox_reads_ok(qp, wqe) && rox_cc_room(qp) && rox_credit_ok(qp, wqe)))
 		return false;
+	if (likely(!qp->send.cc.active))
+		return true;
 	/* A new quota may make the window smaller: look again. */
 	return rox_cc_may_send(qp) && (!rox_is_rc(qp) || rox_cc_room(qp));
 }
@@ -427,6 +435,8 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int 
 		return rox_xmit_datagram(qp, wqe, index, follow);
 	if (rox_wqe_is_answered(wqe))
 		return rox_xmit_answered(qp, wqe, index, follow);
+	if (rox_quick_write(qp, wqe, index, follow))
+		return 0;
 	most = wqe->npkts - wqe->sent;
 	if (rox_is_rc(qp))
 		most = min(most, rox_cc_room(qp));

@@ -4,7 +4,6 @@
 #include <linux/interrupt.h>
 #include <linux/lockdep.h>
 #include <linux/scatterlist.h>
-#include <rdma/ib_cache.h>
 
 #include "internal.h"
 #include "../kunit/fixture.h"
@@ -232,69 +231,6 @@ static void sides_run_once_for_all_frames(struct kunit *test)
 
 /* ---- loopback ---- */
 
-static void step(struct kunit *test, struct rox_qp *qp, u32 dest, enum ib_qp_state to)
-{
-	struct rox_fixture *f = test->priv;
-	struct ib_qp_attr attr;
-	union ib_gid own;
-	int mask = rox_fixture_attr(test, qp, rox_qp_state(qp), to, &attr);
-
-	KUNIT_ASSERT_EQ(test, rdma_query_gid(&f->dev->ibdev, 1, f->gid_index, &own), 0);
-	rdma_ah_set_grh(&attr.ah_attr, &own, 0, f->gid_index, 64, 0);
-	attr.dest_qp_num = dest;
-	attr.qp_access_flags |= IB_ACCESS_REMOTE_READ;
-	attr.rq_psn = attr.sq_psn;
-	KUNIT_ASSERT_EQ_MSG(test, ib_modify_qp(&qp->ibqp, &attr, mask), 0, "to state %d", to);
-}
-
-static void join(struct kunit *test, struct rox_qp *a, struct rox_qp *b)
-{
-	enum ib_qp_state to;
-
-	for (to = IB_QPS_INIT; to <= IB_QPS_RTS; to++) {
-		step(test, a, b->ibqp.qp_num, to);
-		step(test, b, a->ibqp.qp_num, to);
-	}
-}
-
-/* Return: the next completion, which must have status success. */
-static struct ib_wc next_wc(struct kunit *test)
-{
-	struct rox_fixture *f = test->priv;
-	struct ib_wc wc = {};
-	int tries, n = 0;
-
-	for (tries = 0; tries < 500 && !n; tries++) {
-		n = ib_poll_cq(f->cq, 1, &wc);
-		if (!n)
-			msleep(20);
-	}
-	KUNIT_ASSERT_EQ(test, n, 1);
-	KUNIT_ASSERT_EQ(test, wc.status, IB_WC_SUCCESS);
-	return wc;
-}
-
-/* Return: an MR that is registered by a work request of @qp. */
-static struct ib_mr *register_pages(struct kunit *test, struct rox_qp *qp, struct scatterlist *sg)
-{
-	const int pages = sg->length / PAGE_SIZE;
-	struct rox_fixture *f = test->priv;
-	struct ib_mr *mr = ib_alloc_mr(f->pd, IB_MR_TYPE_MEM_REG, pages);
-	struct ib_reg_wr reg = {
-		.wr = { .opcode = IB_WR_REG_MR },
-		.mr = mr,
-		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ,
-	};
-
-	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
-	KUNIT_ASSERT_EQ(test, ib_dma_map_sg(&f->dev->ibdev, sg, 1, DMA_BIDIRECTIONAL), 1);
-	KUNIT_ASSERT_EQ(test, ib_map_mr_sg(mr, sg, 1, NULL, PAGE_SIZE), 1);
-	reg.key = mr->rkey;
-	KUNIT_ASSERT_EQ(test, ib_post_send(&qp->ibqp, &reg.wr, NULL), 0);
-	KUNIT_EXPECT_EQ(test, next_wc(test).opcode, IB_WC_REG_MR);
-	return mr;
-}
-
 /* The sender releases the region before the receiver invalidates it. */
 static void payload_may_be_of_the_region_that_it_invalidates(struct kunit *test)
 {
@@ -312,8 +248,8 @@ static void payload_may_be_of_the_region_that_it_invalidates(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, pages);
 	memset(pages, 0x5a, PAGE_SIZE);
 	sg_init_one(&sg, pages, PAGE_SIZE);
-	join(test, a, b);
-	mr = register_pages(test, a, &sg);
+	rox_fixture_join(test, a, b);
+	mr = rox_fixture_register(test, a, &sg);
 	from = (struct ib_sge) { .addr = mr->iova, .length = PAGE_SIZE, .lkey = mr->lkey };
 	to = (struct ib_sge) { .addr = (uintptr_t)pages + PAGE_SIZE, .length = PAGE_SIZE,
 			       .lkey = f->pd->local_dma_lkey };
@@ -321,7 +257,7 @@ static void payload_may_be_of_the_region_that_it_invalidates(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, ib_post_recv(&b->ibqp, &recv, NULL), 0);
 	KUNIT_ASSERT_EQ(test, ib_post_send(&a->ibqp, &send, NULL), 0);
 	for (i = 0; i < 2; i++) {
-		struct ib_wc wc = next_wc(test);
+		struct ib_wc wc = rox_fixture_wc(test);
 
 		if (wc.opcode != IB_WC_RECV)
 			continue;
@@ -387,8 +323,8 @@ static void a_cq_that_is_armed_late_has_its_event(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, rox_cq_add(cq, &plain, true), 0);
 	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_SOLICITED), 0);
 	KUNIT_EXPECT_EQ(test, wait_for_calls(2), 2);
-	next_wc(test);
-	next_wc(test);
+	rox_fixture_wc(test);
+	rox_fixture_wc(test);
 	KUNIT_EXPECT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_NEXT_COMP |
 					       IB_CQ_REPORT_MISSED_EVENTS), 0);
 	ib_destroy_qp(&qp->ibqp);
@@ -407,7 +343,7 @@ static void a_handler_is_not_called_within_a_post(struct kunit *test)
 
 	spin_lock_init(&handled.lock);
 	handled.calls = 0;
-	join(test, a, b);
+	rox_fixture_join(test, a, b);
 	f->cq->comp_handler = count_call;
 	KUNIT_ASSERT_EQ(test, ib_req_notify_cq(f->cq, IB_CQ_NEXT_COMP), 0);
 	KUNIT_ASSERT_EQ(test, ib_post_recv(&b->ibqp, &recv, NULL), 0);
@@ -416,8 +352,8 @@ static void a_handler_is_not_called_within_a_post(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, handled.calls, 0);
 	spin_unlock_bh(&handled.lock);
 	KUNIT_EXPECT_EQ(test, wait_for_calls(1), 1);
-	next_wc(test);
-	next_wc(test);
+	rox_fixture_wc(test);
+	rox_fixture_wc(test);
 	ib_destroy_qp(&a->ibqp);
 	ib_destroy_qp(&b->ibqp);
 	f->cq->comp_handler = before;
@@ -553,7 +489,7 @@ static void expect_moved(struct kunit *test, struct ib_send_wr *wr, int count, u
 	KUNIT_EXPECT_GE(test, moved.bytes, least);
 	KUNIT_EXPECT_LE(test, moved.bytes, most);
 	for (i = 0; i < count; i++)
-		wcs += next_wc(test).opcode == IB_WC_RDMA_WRITE;
+		wcs += rox_fixture_wc(test).opcode == IB_WC_RDMA_WRITE;
 	KUNIT_EXPECT_EQ(test, wcs, wr->opcode == IB_WR_RDMA_WRITE ? count : 0);
 }
 
@@ -571,10 +507,10 @@ static void a_softirq_moves_so_many_bytes(struct kunit *test)
 	for (i = 0; i < MOVED_QPS; i++) {
 		moved.from[i] = rox_fixture_qp(test, IB_QPT_RC);
 		moved.to[i] = rox_fixture_qp(test, IB_QPT_RC);
-		join(test, moved.from[i], moved.to[i]);
+		rox_fixture_join(test, moved.from[i], moved.to[i]);
 	}
 	sg_init_one(&sg, bytes, MOVED_BYTES);
-	mr = register_pages(test, moved.to[0], &sg);
+	mr = rox_fixture_register(test, moved.to[0], &sg);
 	sge.addr = (uintptr_t)bytes + MOVED_BYTES;
 	wr.rkey = mr->rkey;
 	wr.remote_addr = mr->iova;

@@ -791,10 +791,5 @@ bool rox_transport_has_room(struct rox_qp *qp, bool request);
 
 /* Gives packets to @qp without a copy. Return: false if it has not taken them. */
 bool rox_transport_direct(struct rox_qp *qp, const struct rox_pkt *pkt, const struct rox_run *run);
-/*
- * Return: the peer of a connected QP on the same device, or NULL. The caller has the lock of the
- * send side of @qp. The run puts the reference when it ends.
- */
-struct rox_qp *rox_send_peer(struct rox_qp *qp);
 
 #endif /* ROX_TRANSPORT_H */
