@@ -66,8 +66,8 @@ static inline bool rox_mr_is(const struct rox_mr *mr, const struct rox_mem_user 
 }
 
 /*
- * Return: the kernel address of a range of @mr, which has it; NULL if the range is not in one block,
- * or regions of this type have no blocks. Any context.
+ * Return: the kernel address of a range of @mr, which has it; NULL if the range is not in one
+ * block, or regions of this type have no blocks. Any context.
  */
 static inline void *rox_mr_whole(const struct rox_mr *mr, u64 addr, size_t len)
 {

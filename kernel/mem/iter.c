@@ -96,7 +96,9 @@ void *rox_mr_keep_find(const struct rox_mr_keep *keep, const struct rox_mem_user
 {
 	const struct rox_mr *mr = keep->mr;
 
-	return mr && rox_mr_is(mr, who, key, addr, len, access) ? rox_mr_whole(mr, addr, len) : NULL;
+	if (!mr || !rox_mr_is(mr, who, key, addr, len, access))
+		return NULL;
+	return rox_mr_whole(mr, addr, len);
 }
 
 /* Finds the bytes at the position, which are not on demand. Return: how many are contiguous. */

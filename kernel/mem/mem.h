@@ -209,7 +209,8 @@ struct rox_mr_keep {
 void rox_mr_keep_drop(struct rox_mr_keep *keep);
 /*
  * Return: the kernel address of a range, if the MR that is kept is the one of rox_mr_get() with
- * these arguments and has the range in one block; else NULL. Valid until @keep is dropped or settled.
+ * these arguments and has the range in one block; else NULL. Valid until @keep is dropped or
+ * settled.
  */
 void *rox_mr_keep_find(const struct rox_mr_keep *keep, const struct rox_mem_user *who, u32 key,
 		       u64 addr, u32 len, int access);

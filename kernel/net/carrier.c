@@ -41,8 +41,9 @@ bool rox_path_loops_back(struct rox_path *path)
 
 bool rox_loops_back(struct rox_path *path, u16 pkey)
 {
-	const struct net_device *ndev = rcu_dereference_bh_check(path->net->ndev, rcu_read_lock_held());
+	const struct net_device *ndev;
 
+	ndev = rcu_dereference_bh_check(path->net->ndev, rcu_read_lock_held());
 	return rox_path_inside(path) && ndev && netif_running(ndev) && rox_pkey_valid(pkey);
 }
 

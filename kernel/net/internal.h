@@ -138,10 +138,12 @@ bool rox_path_look_local(struct rox_path *path, unsigned long now);
  */
 static inline bool rox_path_is_local(struct rox_path *path)
 {
-	unsigned long now = 2 * jiffies, local = READ_ONCE(path->local);
+	unsigned long local = READ_ONCE(path->local);
+	unsigned long now = jiffies * 2;
 
 	return likely((local & ~1UL) == now) ? local & 1 : rox_path_look_local(path, now);
 }
+
 /*
  * Drops the routes of the paths of @net in @ns. The caller makes sure that nobody sends there. May
  * sleep.

@@ -378,7 +378,9 @@ struct rox_burst {
  * rox_tx_wait().
  */
 int rox_xmit(struct rox_burst *burst);
-/* Do packets with @pkey go by loopback, if the peer is a QP of the device? Bottom halves disabled. */
+/*
+ * Do packets with @pkey go by loopback, if the peer is a QP of the device? Bottom halves disabled.
+ */
 bool rox_loops_back(struct rox_path *path, u16 pkey);
 /*
  * Sends the frame that rox_xmit() has left open for further messages, if there is one. Call it at

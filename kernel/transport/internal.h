@@ -686,7 +686,7 @@ static inline void rox_burst_init(struct rox_qp *qp, struct rox_burst *b, u32 ps
 }
 
 /* deliver.c */
-/* Loopback: does @qp hear what its device sends on @path? Under RCU or with bottom halves disabled. */
+/* Loopback: does @qp hear what its device sends on @path? Bottom halves disabled. */
 bool rox_hears_local(const struct rox_qp *qp, const struct rox_path *path);
 
 /* cnp.c: congestion notification packets */

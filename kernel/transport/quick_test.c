@@ -87,8 +87,11 @@ static void quick_counted(const struct rox_qp *qp, s64 sign, s64 sums[9])
 	s64 acks = rox_fixture_counted(qp, ROX_CNT_TX_ACKS);
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(all); i++)
-		sums[i] += sign * ((s64)rox_fixture_counted(qp, all[i].counter) - acks * all[i].ack);
+	for (i = 0; i < ARRAY_SIZE(all); i++) {
+		s64 counted = rox_fixture_counted(qp, all[i].counter);
+
+		sums[i] += sign * (counted - acks * all[i].ack);
+	}
 }
 
 /*
@@ -140,6 +143,14 @@ static bool quick_tries(struct quick *q)
 	return done;
 }
 
+#define EXPECT_NOT_QUICK(field, value) do {						\
+		typeof(field) *place = &(field), before = *place;			\
+											\
+		*place = value;								\
+		KUNIT_EXPECT_FALSE_MSG(test, quick_tries(&q), "%s", #field);		\
+		*place = before;							\
+	} while (0)
+
 static void only_a_simple_write_is_quick(struct kunit *test)
 {
 	struct rox_fixture *f = test->priv;
@@ -162,13 +173,6 @@ static void only_a_simple_write_is_quick(struct kunit *test)
 					   IB_ACCESS_REMOTE_WRITE, false);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(send->kept.dst.mr));
 
-#define EXPECT_NOT_QUICK(field, value) do {					\
-		typeof(field) before = field;					\
-										\
-		field = value;							\
-		KUNIT_EXPECT_FALSE_MSG(test, quick_tries(&q), "%s", #field);	\
-		field = before;							\
-	} while (0)
 	EXPECT_NOT_QUICK(send->max_psn, rox_psn_add(send->max_psn, 1));
 	EXPECT_NOT_QUICK(q.to->attr.qp_access_flags, 0);
 	EXPECT_NOT_QUICK(q.to->path.daddr.s6_addr[15], 77);
@@ -182,7 +186,6 @@ static void only_a_simple_write_is_quick(struct kunit *test)
 	EXPECT_NOT_QUICK(recv->side.pages.busy, true);
 	EXPECT_NOT_QUICK(rox_swqe_at(q.from, send->cur)->rkey, q.mr->rkey + 1);
 	EXPECT_NOT_QUICK(rox_swqe_at(q.from, send->cur)->remote_addr, q.mr->iova + PAGE_SIZE);
-#undef EXPECT_NOT_QUICK
 	rox_side_lock(&recv->side);
 	KUNIT_EXPECT_FALSE(test, quick_tries(&q));
 	rox_side_unlock(&recv->side);
