@@ -122,13 +122,24 @@ static size_t rox_iter_find(struct rox_iter *it, const struct rox_sge *sge)
 
 int rox_iter_begin(struct rox_iter *it)
 {
-	struct rox_mr *mr = rox_iter_lookup(it, it->sge);
+	const struct rox_sge *sge = it->sge;
+	struct rox_mr *mr;
 
+	/* Mostly it is a short one, in the MR of the last one. */
+	if (it->keep)
+		it->at = rox_mr_keep_find(it->keep, &it->who, sge->lkey, sge->addr, sge->length,
+					  it->access);
+	if (it->at) {
+		it->mr = it->keep->mr;
+		it->left = sge->length;
+		return 0;
+	}
+	mr = rox_iter_lookup(it, sge);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 	it->mr = mr;
 	/* Find the bytes now: they are used soon. */
-	rox_iter_find(it, it->sge);
+	rox_iter_find(it, sge);
 	return mr->type == ROX_MR_ODP;
 }
 

@@ -257,8 +257,15 @@ void rox_qp_check_drained(struct rox_qp *qp);
  * Return: true if there was one.
  */
 bool rox_wqe_pull(struct rox_qp *qp);
+
 /* Puts the references of a WQE. */
-void rox_wqe_release(struct rox_swqe *wqe);
+static inline void rox_wqe_release(struct rox_swqe *wqe)
+{
+	if (!wqe->ah)
+		return;
+	rox_ah_put(wqe->ah);
+	wqe->ah = NULL;
+}
 
 static inline bool rox_wqe_is_read(const struct rox_swqe *wqe)
 {

@@ -94,7 +94,11 @@ static u8 rox_wqe_payload(struct rox_qp *qp, struct rox_swqe *wqe,
 	if (hdr->num_sge > qp->cap.max_send_sge)
 		return IB_WC_LOC_QP_OP_ERR;
 	wqe->num_sge = hdr->num_sge;
-	rox_ring_copy(&qp->sq, 0, sizeof(*hdr), wqe->sge, wqe->num_sge * sizeof(wqe->sge[0]));
+	if (wqe->num_sge == 1)
+		rox_ring_copy(&qp->sq, 0, sizeof(*hdr), wqe->sge, sizeof(wqe->sge[0]));
+	else
+		rox_ring_copy(&qp->sq, 0, sizeof(*hdr), wqe->sge,
+			      wqe->num_sge * sizeof(wqe->sge[0]));
 	for (i = 0; i < wqe->num_sge; i++)
 		length += wqe->sge[i].length;
 	if (length > ROX_MAX_MSG_SIZE)
@@ -259,11 +263,4 @@ bool rox_wqe_pull(struct rox_qp *qp)
 	}
 	rox_wqe_take(qp);
 	return true;
-}
-
-void rox_wqe_release(struct rox_swqe *wqe)
-{
-	if (wqe->ah)
-		rox_ah_put(wqe->ah);
-	wqe->ah = NULL;
 }

@@ -47,6 +47,14 @@ def large(setting, peers, messages=300):
     return [*rows, stream]
 
 
+def single(messages=300):
+    """64 KiB messages over veth, each packet of 4 KiB in a frame of its own."""
+    for kind, peer, warm_up in (("write", "rox", 50), ("send", "rox", 50), ("read", "rox", 50), ("tcp", "tcp", 800)):
+        yield {"setting": "veth", "test": f"{'stream' if peer == 'tcp' else kind}, single packets", "kind": kind,
+               "peer": peer, "size": KIB64, "poll": False, "depth": 16, "list": 1, "warm_up": warm_up,
+               "messages": messages, "frames": False}
+
+
 def controlled():
     """The same WRITEs with each algorithm of congestion control."""
     for algorithm in ALGORITHMS:
@@ -58,7 +66,7 @@ def controlled():
 
 def plans():
     once = [*small("write", 1), *small("write, 16 a post", 16), *large("loop", plan.RDMA),
-            *large("veth", ["rox", "siw"]), *controlled()]
+            *large("veth", ["rox", "siw"]), *single(), *controlled()]
     return [what for what in once for _ in range(TIMES.get(what["peer"], 1))]
 
 

@@ -12,6 +12,13 @@ from .results import Results
 from .runs import Output, Places, build_all, environment, summary, with_kernels
 
 
+def pattern(text):
+    try:
+        return re.compile(text)
+    except re.error as wrong:
+        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {wrong}") from None
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="scripts/check", description=__doc__)
     add = parser.add_argument
@@ -24,7 +31,8 @@ def parse(arguments):
          help="each group without its longest cases")
     add("--cpus", type=int, metavar="N",
         help="CPUs of each guest, instead of the table's; 0: only the usual number")
-    add("--rows", metavar="PATTERN", default="", help="only rows whose line of --list has this regular expression")
+    add("--rows", metavar="PATTERN", default="", type=pattern,
+        help="only rows whose line of --list has this regular expression")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="guests at the same time (one a CPU)")
     add("--no-build", action="store_true", help="use what is already built")
     add("--resume", action="store_true",
@@ -92,7 +100,7 @@ def main(arguments):
         options.groups = sources.broken_since(options.changed)
         print("groups:", *options.groups, flush=True)
     chosen = table.select(options.groups or table.GROUPS, kernels, options.tier, options.form, options.cpus)
-    named = [row for row in chosen if re.search(options.rows, line_of(row))]
+    named = [row for row in chosen if options.rows.search(line_of(row))]
     before = record.passed_before() if options.resume else set()
     rows = [row for row in named if (*record.key_of(row), row.clock) not in before]
     if options.list:

@@ -4,11 +4,11 @@
 //
 //   count arm                                  reads lines "ADDRESS CLASS REGISTER" of functions to
 //   watch count server KIND ADDRESS PORT SIZE TOTAL [poll] count client KIND ADDRESS PORT SIZE
-//   TOTAL WARM-UP DEPTH LIST RUN [poll]
+//   TOTAL WARM-UP DEPTH LIST RUN [SEGMENT] [poll]
 //
-// KIND is write, send or read (RDMA verbs over an RC connection) or tcp. The first WARM-UP messages
-// of TOTAL are not counted. DEPTH messages are under way at once; LIST of them are posted by one
-// call. Programs sleep until a completion comes, or poll.
+// KIND is write, send or read (RDMA verbs over an RC connection) or tcp, with packets of at most
+// SEGMENT bytes. The first WARM-UP messages of TOTAL are not counted. DEPTH messages are under way
+// at once; LIST of them are posted by one call. Programs sleep until a completion comes, or poll.
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -50,6 +50,7 @@ struct Options {
     int depth = 0;
     int list = 1;
     uint64_t run = 0;
+    int segment = 0;
     bool poll = false;
 };
 
@@ -122,6 +123,10 @@ void tcp(const Options &options)
     const int fd = check(socket(AF_INET, SOCK_STREAM, 0), "socket");
     const auto *address = reinterpret_cast<const sockaddr *>(&options.address);
     if (options.client) {
+        if (options.segment)
+            check(
+                setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &options.segment, sizeof(options.segment)),
+                "TCP_MAXSEG");
         check(connect(fd, address, sizeof(options.address)), "connect");
         for (int i = 0; i < options.total; ++i) {
             if (i == options.warm_up) {
@@ -419,6 +424,8 @@ Options parse(const std::vector<std::string> &words)
         options.depth = std::stoi(words.at(7));
         options.list = std::clamp(std::stoi(words.at(8)), 1, kMostList);
         options.run = std::stoul(words.at(9));
+        if (words.size() > 10 && words[10] != "poll")
+            options.segment = std::stoi(words[10]);
     } else if (options.kind == "tcp") {
         options.warm_up = std::stoi(words.at(6));
     }

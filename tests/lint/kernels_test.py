@@ -237,6 +237,13 @@ class Table(unittest.TestCase):
                                                          "wire 6.12 (full, virtual time)",
                                                          "wire 6.12 clock=5 (full, virtual time)"])
 
+    def test_pattern_of_rows_that_is_none_is_refused(self):
+        said = io.StringIO()
+        with mock.patch("sys.stderr", said), self.assertRaises(SystemExit) as end:
+            check.main(["--list", "--rows", "7.3("])
+        self.assertEqual(end.exception.code, 2)
+        self.assertIn("'7.3(' is no regular expression", said.getvalue())
+
     def test_rox_run_is_on_the_host_with_its_kernel(self):
         row = next(row for row in table.ROWS if row.group == "run" and "check" in row.tiers)
         self.assertEqual(runs.command_of(row), ["env", "ROX_QUICK=1", "ROX_RUN_KERNEL=uml", "tests/run/run"])

@@ -8,6 +8,7 @@ import subprocess
 import time
 import zlib
 
+from .lossy import SEGMENT, frames
 from .programs import program
 from .sides import Failed, Local
 
@@ -66,8 +67,22 @@ def choose(end, algorithm):
         raise Failed(f"{file}: {text}")
 
 
-def run(ends, number, what):
+def run(network, number, what):
     """One run. Returns what it was, with "error" if it failed."""
+    peer = what["peer"]
+    ends, netdevs = network.pair(what["setting"], peer), network.netdevs(peer)
+    if what.get("frames", True):
+        return measure(ends, number, what, [])
+    try:
+        for end, netdev in zip(ends, netdevs):
+            frames(end, netdev, peer, False)
+        return measure(ends, number, what, [str(SEGMENT)] if peer == "tcp" else [])
+    finally:
+        for end, netdev in zip(ends, netdevs):
+            frames(end, netdev, peer, True)
+
+
+def measure(ends, number, what, segment):
     port = next(ports)
     for end in ends if what["peer"] == "rox" else ():
         choose(end, what.get("cc"))
@@ -76,7 +91,7 @@ def run(ends, number, what):
     common = [what["kind"], ends[0].address, str(port), str(what["size"]), str(total)]
     server = [program("count"), "server", *common, *([str(warm_up)] if what["kind"] == "tcp" else []), *poll]
     client = [program("count"), "client", *common, str(warm_up), str(what["depth"]), str(what["list"]),
-              str(number), *poll]
+              str(number), *segment, *poll]
     job = start_server(ends[0].side, server, port if what["kind"] == "tcp" else None)
     status, text = ends[1].side.run(*client, limit=LIMIT)
     if status:
