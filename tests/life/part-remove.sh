@@ -10,6 +10,10 @@ REMOVE_CONNECTIONS=8
 # ROX_REMOVE_KINDS= and ROX_SURVIVE_KINDS= are some of these, or none.
 remove_kinds="veth link namespace other_namespace both_links netdev_moved namespace_left module_busy"
 survive_kinds="flap carrier_flap mtu address"
+if [[ -n ${ROX_QUICK:-} ]]; then
+	remove_kinds="veth link namespace netdev_moved module_busy"
+	survive_kinds="flap address"
+fi
 
 part_remove() {
 	local what survive_times=$((REMOVE_TIMES > 3 ? REMOVE_TIMES : LIFE_TIMES > 6 ? 2 : 1))

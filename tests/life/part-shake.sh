@@ -11,6 +11,7 @@ SHAKE_TIMES=${ROX_SHAKE_TIMES:-1}
 
 # In the order in which they are tried.
 shake_faults="loss disorder corruption flap carrier mtu address other_link unload cpu workqueues freezer suspend"
+[[ -z ${ROX_QUICK:-} ]] || shake_faults=${shake_faults/freezer }
 
 part_shake() {
 	local fault name connections shaken

@@ -7,7 +7,7 @@
 part_change() {
 	stage_begin change stage_set stage_clear
 	case_run "UDP source port: wrong ICRC" change_stops ip "$IP1" "$IP2" ex munge udp sport set 4321
-	case_run "UDP source port, IPv6: wrong ICRC" \
+	case_full "UDP source port, IPv6: wrong ICRC" \
 		change_stops ipv6 $IP1_6 $IP2_6 ex munge udp sport set 4321
 	# 20 bytes of IP, 8 of UDP: the last of the PSN.
 	case_full "PSN: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 39 u8 invert

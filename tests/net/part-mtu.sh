@@ -8,13 +8,13 @@ part_mtu() {
 	stage_begin MTU stage_set stage_clear
 	case_run "below the path MTU and back: waits, a new connection has the smaller MTU" mtu_low
 	case_full "stays below the path MTU: retries exceeded" mtu_lost
-	case_run "below 1280 and back: IPv6 and its addresses come and go" mtu_no_ipv6
+	case_full "below 1280 and back: IPv6 and its addresses come and go" mtu_no_ipv6
 	case_run "below what RoCE needs and back: no port, and again" mtu_no_port
 	case_full "changed all the time" mtu_churn
 	case_run "CM, the server's is smaller: the connection has that" mtu_agreed "$NS1" "$DEV1"
 	case_full "CM, the client's is smaller: the connection has that" mtu_agreed "$NS2" "$DEV2"
 	case_full "CM, the server's VLAN has a smaller one: the connection has that" mtu_vlan
-	case_run "ICMP errors, forged: too big, unreachable: nobody notices" mtu_forged
+	case_full "ICMP errors, forged: too big, unreachable: nobody notices" mtu_forged
 	stage_end
 }
 

@@ -13,7 +13,7 @@ part_peer() {
 	stage_begin peer peer_stage peer_clear
 	case_run "killed: the other end is told in its time" peer_killed
 	case_run "boots again: lost in its time, and a new connection" peer_boots
-	case_run "replaced by another with its address: refused there, and a new connection" peer_replaced
+	case_full "replaced by another with its address: refused there, and a new connection" peer_replaced
 	stage_end
 }
 

@@ -7,7 +7,7 @@
 part_route() {
 	stage_begin route route_stage stage_clear
 	case_run "the gateway is replaced" route_gateway
-	case_run "blackhole, unreachable and a rule for a while; retries exceeded" route_refused
+	case_full "blackhole, unreachable and a rule for a while; retries exceeded" route_refused
 	case_run "a wrong neighbour, and the right one" neighbour_wrong
 	case_full "neighbours flushed" neighbour_flushed
 	case_run "MACs change" neighbour_mac

@@ -9,7 +9,7 @@ part_several() {
 	case_run "they talk to each other by the netdev's address" several_between
 	case_full "port events of the netdev come to both" several_events
 	case_run "RDMA CM, as listener and as client" several_cm
-	case_run "one removed: the other's traffic and RDMA CM go on" several_removed
+	case_full "one removed: the other's traffic and RDMA CM go on" several_removed
 	case_run "the netdev deleted: both go" several_netdev
 	case_run "the name in parent follows the netdev's" several_parent
 	stage_end

@@ -8,7 +8,7 @@ part_vlan() {
 	case_run "tagged; a VLAN down and up, the others go on" vlan_down
 	case_full "carrier of the netdev below lost and back" vlan_carrier
 	case_full "MTU of a VLAN below what IP needs and back: its addresses go and come" vlan_no_ip
-	case_run "a VLAN deleted: retries exceeded, the others go on" vlan_deleted
+	case_full "a VLAN deleted: retries exceeded, the others go on" vlan_deleted
 	case_run "devices on the VLANs" vlan_devices
 	case_run "device on a VLAN: VLAN and netdev below go and come back" vlan_own
 	stage_end
