@@ -39,8 +39,9 @@ netem_set() {
 	done
 }
 
+# Connections are made before: the RDMA core looks for a neighbour for one second, in which one lost packet is too many.
 netem_through() {
-	netem_set "$@" && flow_start v4 $IP1 $IP2 $LOSSY && flow_start v6 $IP1_6 $IP2_6 $LOSSY &&
+	flow_start v4 $IP1 $IP2 $LOSSY && flow_start v6 $IP1_6 $IP2_6 $LOSSY && netem_set "$@" &&
 		sleep "$NETEM_SECONDS" && flow_advances v4 v6 && netem_set && flow_stop v4 v6 || return
 	netem_told
 }
