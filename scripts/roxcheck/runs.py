@@ -299,11 +299,13 @@ def make(*targets):
 
 
 def compiler_cache():
-    """The environment for make. Where there is ccache, it keeps what was compiled from the same text in any folder."""
+    """The environment for make. Modules are kept, and where there is ccache, what was compiled from the same text in
+    any folder."""
     links = "/usr/lib/ccache"
+    kept = {**os.environ, "ROX_KEEP_MODULES": "1"}
     if not os.path.isdir(links):
-        return os.environ
-    return {**os.environ, "PATH": f"{links}:{os.environ['PATH']}", **debugkernel.ccache_settings(REPO),
+        return kept
+    return {**kept, "PATH": f"{links}:{os.environ['PATH']}", **debugkernel.ccache_settings(REPO),
             "CCACHE_SLOPPINESS": "pch_defines,time_macros"}     # GoogleTest's header is precompiled
 
 
