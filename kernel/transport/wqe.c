@@ -94,6 +94,7 @@ static u8 rox_wqe_payload(struct rox_qp *qp, struct rox_swqe *wqe,
 	if (hdr->num_sge > qp->cap.max_send_sge)
 		return IB_WC_LOC_QP_OP_ERR;
 	wqe->num_sge = hdr->num_sge;
+	/* Mostly it is one, and a copy of known size needs no call. */
 	if (wqe->num_sge == 1)
 		rox_ring_copy(&qp->sq, 0, sizeof(*hdr), wqe->sge, sizeof(wqe->sge[0]));
 	else
