@@ -48,8 +48,10 @@ def command_of(row, case=None):
         if row.peer:
             # The same programs at both ends.
             command += ["--peer", row.peer, "--root", foreign.PROCESSORS[foreign.processor(row.peer)]]
+        more = [table.VIRTUAL_APPEND] if row.clock is not None else []
         if row.group in table.APPEND and row.kernel not in debugkernel.NAMES:
-            command += ["--append", table.APPEND[row.group]]
+            more.append(table.APPEND[row.group])
+        command += ["--append", " ".join(more)] if more else []
         command += ["--", script]
     variables = [FORMS[row.form]] if row.form in FORMS else []
     if row.group in ON_HOST and row.kernel != "host":
