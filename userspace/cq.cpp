@@ -8,6 +8,7 @@
 #include "verbs.hpp"
 
 #include <cerrno>
+#include <sched.h>
 
 namespace rox {
 namespace {
@@ -189,6 +190,27 @@ int destroy_cq(ibv_cq *cq)
     return 0;
 }
 
+/*
+ * Packets that keep a CPU busy for long are left to a thread of the kernel of ordinary priority
+ * (ksoftirqd). If the program polls on that CPU, and with few CPUs it does, the thread would wait
+ * until the program's turn ends: milliseconds, in which the peer gets no answer. A system call now
+ * and then costs a program nothing that waits anyway.
+ */
+void Cq::polled_in_vain()
+{
+    if (late != nullptr) {
+        late->polled_in_vain();
+        return;
+    }
+
+    const uint32_t count = vain.load(std::memory_order_relaxed) + 1;
+
+    vain.store(count, std::memory_order_relaxed);
+    if (count % vain_turn == 0) {
+        sched_yield();
+    }
+}
+
 int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc)
 {
     if (num_entries < 0) {
@@ -197,8 +219,8 @@ int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc)
 
     const int taken = Cq::of(cq)->queue.poll({wc, static_cast<size_t>(num_entries)});
 
-    if (taken == 0 && Cq::of(cq)->late != nullptr) {
-        Cq::of(cq)->late->polled_in_vain();
+    if (taken == 0) {
+        Cq::of(cq)->polled_in_vain();
     }
     return taken;
 }

@@ -35,8 +35,8 @@ int start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr)
     }
     const int error = Cq::of(cq)->queue.start_poll();
 
-    if (error == ENOENT && Cq::of(cq)->late != nullptr) {
-        Cq::of(cq)->late->polled_in_vain();
+    if (error == ENOENT) {
+        Cq::of(cq)->polled_in_vain();
     }
     return error != 0 ? error : show_current(cq);
 }

@@ -87,7 +87,14 @@ struct Cq : HeapObject {
     rdmacore::verbs_cq vcq;
     CompletionQueue queue;
     Mapping map;
-    LateDoorbells *late; // those of the context
+    LateDoorbells *late;           // those of the context
+    std::atomic<uint32_t> vain{0}; // polls that found nothing; threads may miss one of another
+
+    /// After this many polls in vain others may run: some tens of microseconds.
+    static constexpr uint32_t vain_turn = 1024;
+
+    /// The program has polled and found nothing.
+    void polled_in_vain();
 
     static Cq *of(ibv_cq *cq) { return object_of<Cq>(cq); }
     static Cq *of(ibv_cq_ex *cq) { return object_of<Cq>(cq); }

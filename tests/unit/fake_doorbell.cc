@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Doorbells of the fake kernel: its file descriptors take write() and ioctl() of the provider. */
+/* System calls of the provider that are no commands: doorbells (write(), ioctl()), sched_yield().
+ */
 #include "fake_kernel.h"
 
 #include <sys/mman.h>
@@ -44,6 +45,16 @@ extern "C" int __wrap_ioctl(int fd, unsigned long request, void *arg)
 
     errno = error != 0 ? error : errno;
     return error != 0 ? -1 : 0;
+}
+
+extern "C" int __real_sched_yield();
+
+extern "C" int __wrap_sched_yield()
+{
+    if (auto *kernel = rox::test::FakeKernel::now; kernel != nullptr) {
+        kernel->yields++;
+    }
+    return __real_sched_yield();
 }
 
 namespace rox::test {

@@ -90,6 +90,7 @@ public:
     std::set<uint32_t> others; // PDs, MRs, AHs
 
     std::vector<uint32_t> send_doorbells; // QP handles
+    size_t yields = 0;                    // how often the provider has let others run
     std::vector<uint32_t> recv_doorbells;
     std::vector<uint32_t> ioctl_doorbells; // by ibv_cmd_post_send() and ibv_cmd_post_recv()
     std::vector<unsigned long> bells;      // arguments of ROX_DOORBELL_RING

@@ -45,6 +45,29 @@ TEST_F(ProviderCqTest, PollsWhatTheKernelAdds)
     EXPECT_EQ(ops->destroy_cq(cq), 0);
 }
 
+/* On the CPU where a program polls, a thread of the kernel may wait that has the packets. */
+TEST_F(ProviderCqTest, PollsInVainLetOthersRunNowAndThen)
+{
+    ibv_cq_ex *cq = create_ex(0);
+    ibv_cq *plain = ibv_cq_ex_to_cq(cq);
+    ibv_poll_cq_attr attr = {};
+
+    for (uint32_t i = 1; i < Cq::vain_turn; i++) {
+        EXPECT_EQ(poll(plain), 0);
+    }
+    EXPECT_EQ(kernel.yields, 0U);
+    ring_of(plain).add(completion(1));
+    EXPECT_EQ(poll(plain), 1);
+    EXPECT_EQ(kernel.yields, 0U);
+    EXPECT_EQ(ibv_start_poll(cq, &attr), ENOENT);
+    EXPECT_EQ(kernel.yields, 1U);
+    for (uint32_t i = 0; i < Cq::vain_turn; i++) {
+        EXPECT_EQ(ibv_start_poll(cq, &attr), ENOENT);
+    }
+    EXPECT_EQ(kernel.yields, 2U);
+    EXPECT_EQ(ops->destroy_cq(plain), 0);
+}
+
 TEST_F(ProviderCqTest, ArmsInSharedMemory)
 {
     ibv_cq *cq = ops->create_cq(context, 8, nullptr, 0);
