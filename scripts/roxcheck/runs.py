@@ -69,7 +69,7 @@ def command_of(row, case=None):
 
 def environment(kernels):
     usual = " ".join(kernel for kernel in kernels if table.is_usual(kernel))
-    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=usual, ROX_VM_PROVIDERS=PROVIDERS)
+    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=usual, ROX_VM_PROVIDERS=PROVIDERS, ROX_KEEP_MODULES="1")
     for name in ("ROX_QUICK", "ROX_BRIEF", "ROX_PART", "ROX_CASE"):
         values.pop(name, None)
     return values
