@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* System calls of the provider that are no commands: doorbells (write(), ioctl()), sched_yield().
- */
+/* System calls of the provider that are no commands: doorbells and sched_yield(). */
 #include "fake_kernel.h"
 
 #include <sys/mman.h>
