@@ -21,6 +21,8 @@ from .results import Results, is_report
 # all of rdma-core's providers, as users do.
 PROVIDERS = "rox rxe siw"
 ALL_PROVIDERS = {"stacks"}
+# A module that was built before of the same sources is taken as it is (scripts/build-module).
+KEEP = {"ROX_KEEP_MODULES": "1"}
 # Groups that start their kernels themselves, which are programs of the host.
 ON_HOST = {"run"}
 # The variables that tell a group its form in the table.
@@ -69,7 +71,7 @@ def command_of(row, case=None):
 
 def environment(kernels):
     usual = " ".join(kernel for kernel in kernels if table.is_usual(kernel))
-    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=usual, ROX_VM_PROVIDERS=PROVIDERS, ROX_KEEP_MODULES="1")
+    values = dict(os.environ, ROX_BUILD=str(BUILD), ROX_KERNELS=usual, ROX_VM_PROVIDERS=PROVIDERS, **KEEP)
     for name in ("ROX_QUICK", "ROX_BRIEF", "ROX_PART", "ROX_CASE"):
         values.pop(name, None)
     return values
@@ -304,7 +306,7 @@ def compiler_cache():
     """The environment for make. Modules are kept, and where there is ccache, what was compiled from the same text in
     any folder."""
     links = "/usr/lib/ccache"
-    kept = {**os.environ, "ROX_KEEP_MODULES": "1"}
+    kept = {**os.environ, **KEEP}
     if not os.path.isdir(links):
         return kept
     return {**kept, "PATH": f"{links}:{os.environ['PATH']}", **debugkernel.ccache_settings(REPO),
