@@ -31,7 +31,7 @@ FORMS = {"brief": "ROX_BRIEF=1", "core": "ROX_QUICK=1"}
 PATIENCE_WITH_MANY_CPUS = "ROX_PATIENCE=6"
 # A guest in virtual time leaps also while it waits for the host's files, so a limit is reached early if the host
 # is slow. A long one costs nothing there.
-PATIENCE_IN_VIRTUAL_TIME = "ROX_PATIENCE=10"
+PATIENCE_IN_VIRTUAL_TIME = "ROX_PATIENCE=30"
 RACES = re.compile(r"^scripts/vm: KCSAN: (\d+) races ")
 
 

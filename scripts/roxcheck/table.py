@@ -32,8 +32,9 @@ CPUS = {"kusers": 2}
 # Additions to the kernel command line. With these, slab caches count objects exactly (tests/life/lib.sh).
 # Not on debug kernels: kmemleak checks every object there. Persistent memory is for verbs: dax.
 APPEND = {"life": "slub_debug=FU,kmalloc-*", "verbs": "memmap=64M!1G"}
-# For guests in virtual time: zeros in each new page take a fifth of such a guest's CPU time.
-VIRTUAL_APPEND = "init_on_alloc=0"
+# For guests in virtual time: zeros in each new page take a fifth of such a guest's CPU time, and the kernel's tests of
+# its own ciphers nearly half of the instructions of a boot.
+VIRTUAL_APPEND = "init_on_alloc=0 cryptomgr.notests=1"
 
 # Factors for time limits: kernels that check every access are slow, and so are more CPUs than an
 # emulating host has.

@@ -174,16 +174,23 @@ frames_lo() {
 	return $status
 }
 
+# frames_counted BEFORE FRAMES: has the link sent a request since it had sent BEFORE bytes, and life0 counted more?
+frames_counted() {
+	local sent=$(($(link_sent roxl) - $1)) frames=$(($(frame_bytes life0 tx) - $2))
+	((sent >= 256 && frames > sent))
+}
+
 # A dummy discards what is sent on it, so nobody answers; the RDMA CM's requests to a neighbour must be counted there.
 frames_dummy() {
 	local status=0 before frames
 	netdev_make dummy && link_here life0 &&
 		ip neighbour add 10.9.9.2 lladdr 02:00:00:00:00:99 nud permanent dev life0 || status=1
 	before=$(link_sent roxl) frames=$(frame_bytes life0 tx)
-	timeout $((6 * ROX_PATIENCE / 3)) rping -c -a 10.9.9.2 -C 1 >"$ROX_TMP/rping" 2>&1
-	((before = $(link_sent roxl) - before, frames = $(frame_bytes life0 tx) - frames))
-	echo "the link has sent $before bytes, life0 has counted $frames; rping: $(tail -n 1 "$ROX_TMP/rping")"
-	((before >= 256 && frames > before)) || status=1
+	rping -c -a 10.9.9.2 -C 1 >"$ROX_TMP/rping" 2>&1 &
+	soon 6 frames_counted "$before" "$frames" || status=1
+	kill -9 $! && wait $! 2>/dev/null
+	echo "the link has sent $(($(link_sent roxl) - before)) bytes, life0 has counted" \
+		"$(($(frame_bytes life0 tx) - frames)); rping: $(tail -n 1 "$ROX_TMP/rping")"
 	link_leaves roxl || status=1
 	netdev_unmake dummy || status=1
 	return $status
