@@ -282,14 +282,18 @@ link_two_delete() {
 # At a time limit the state is printed first, while the programs and their queue pairs exist. They are
 # ended this many seconds later.
 ROX_GRACE=10
+
+# A kernel of ours with KASAN and lockdep, or with KCSAN?
+kernel_checks_all() {
+	[[ $(</proc/sys/kernel/osrelease) == *-rox-@(debug|kcsan)-* ]]
+}
+
 # Time limits are for an idle machine and are multiplied by this: several guests may share the machine,
 # and with KASAN and lockdep everything takes several times as long, most of all the start of a process.
 if [[ -z ${ROX_PATIENCE:-} ]]; then
-	case $(</proc/sys/kernel/osrelease) in
-	*-rox-debug-* | *-rox-kcsan-*) ROX_PATIENCE=12 ;;
-	*-rox-uml-*) ROX_PATIENCE=6 ;;
-	*) ROX_PATIENCE=3 ;;
-	esac
+	ROX_PATIENCE=3
+	[[ $(</proc/sys/kernel/osrelease) != *-rox-uml-* ]] || ROX_PATIENCE=6
+	! kernel_checks_all || ROX_PATIENCE=12
 fi
 export ROX_PATIENCE
 
