@@ -143,15 +143,16 @@ gtest_filter() {
 # while all wait for the host's files, by minutes if the host is slow. So somebody computes meanwhile.
 declare -A programs_read=()
 read_program() {
-	local path computing library
+	local path computing library files
 	path=$(type -P "$1") && [[ -z ${programs_read[$path]:-} ]] || return 0
-	programs_read[$path]=1
 	while :; do :; done &
 	computing=$!
-	cat "$path" >/dev/null
+	files=("$path")
 	while read -r _ _ library _; do
-		[[ $library != /* ]] || cat "$library" >/dev/null
+		[[ $library != /* || -n ${programs_read[$library]:-} ]] || files+=("$library")
 	done < <(ld.so --list "$path" 2>/dev/null)
+	for path in "${files[@]}"; do programs_read[$path]=1; done
+	cat "${files[@]}" >/dev/null
 	kill "$computing"
 	wait "$computing" 2>/dev/null
 	return 0

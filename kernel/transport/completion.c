@@ -33,6 +33,8 @@
 #define ROX_LATE_ARM_NS (750 * NSEC_PER_USEC)
 /* From there to the second look, which raises the event. */
 #define ROX_LATE_AGAIN_NS (250 * NSEC_PER_USEC)
+/* While the user polls nothing, it is an eighth longer from look to look, but never longer than: */
+#define ROX_LATE_MOST_NS (64 * NSEC_PER_MSEC)
 
 /* State of the interrupt to the CPU of a CQ's vector. */
 enum rox_cq_raised {
@@ -126,6 +128,10 @@ static bool rox_cq_look(struct rox_cq *cq)
 	bool again = armed && cq->seen_armed && cq->seen_producer == ring->index &&
 		     cq->seen_consumer == consumer;
 
+	if (cq->seen_consumer != consumer)
+		cq->look_ns = ROX_LATE_ARM_NS;
+	else
+		cq->look_ns = min(cq->look_ns + cq->look_ns / 8, (u32)ROX_LATE_MOST_NS);
 	cq->seen_armed = armed && !again;
 	cq->seen_producer = ring->index;
 	cq->seen_consumer = consumer;
@@ -142,7 +148,7 @@ static ktime_t rox_cq_watch_time(const struct rox_cq *cq)
 {
 	if (cq->seen_armed)
 		return ns_to_ktime(ROX_LATE_AGAIN_NS);
-	return max_t(ktime_t, ns_to_ktime(ROX_LATE_ARM_NS), rox_cq_period(cq));
+	return max_t(ktime_t, ns_to_ktime(cq->look_ns), rox_cq_period(cq));
 }
 
 static void rox_cq_handle(struct tasklet_struct *tasklet)
@@ -272,8 +278,10 @@ static void rox_cq_watch(struct rox_cq *cq, bool solicited)
 {
 	if (solicited)
 		cq->solicited = cq->ring.index;
-	if (rox_cq_is_watched(cq) && !hrtimer_is_queued(&cq->late_arm))
-		hrtimer_start(&cq->late_arm, rox_cq_watch_time(cq), HRTIMER_MODE_REL_SOFT);
+	if (!rox_cq_is_watched(cq) || hrtimer_is_queued(&cq->late_arm))
+		return;
+	cq->look_ns = ROX_LATE_ARM_NS;
+	hrtimer_start(&cq->late_arm, rox_cq_watch_time(cq), HRTIMER_MODE_REL_SOFT);
 }
 
 static noinline void rox_cq_raise_error(struct rox_cq *cq)
@@ -360,6 +368,7 @@ bool rox_cq_arm(struct rox_cq *cq, u32 arm, bool reports)
 void rox_cq_init(struct rox_cq *cq, unsigned int vector)
 {
 	spin_lock_init(&cq->lock);
+	cq->look_ns = ROX_LATE_ARM_NS;
 	cq->cpu = cpumask_local_spread(vector, NUMA_NO_NODE);
 	INIT_CSD(&cq->csd, rox_cq_interrupt, cq);
 	INIT_WORK(&cq->raising, rox_cq_raise_work);

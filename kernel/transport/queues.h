@@ -54,6 +54,7 @@ void rox_ah_put(struct rox_ah *ah);
  * @seen_armed: the timer has found the CQ armed and not empty
  * @seen_producer: producer index then
  * @seen_consumer: consumer index then
+ * @look_ns: from that look to the next one
  * @late_arm: timer: raises the event of a CQ that was armed while not empty, and ends
  *	moderation
  * @handling: tasklet that calls the completion handler of a kernel user
@@ -85,6 +86,7 @@ struct rox_cq {
 	bool seen_armed;
 	u32 seen_producer;
 	u32 seen_consumer;
+	u32 look_ns;
 	struct hrtimer late_arm;
 	struct tasklet_struct handling;
 	atomic_t due;

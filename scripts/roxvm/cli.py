@@ -112,7 +112,8 @@ def forget_old_logs(keep=200):
 
 def passed_environment(options, root):
     wanted = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
-    wanted.update(HOME="/root", LANG="C.UTF-8", USER="root",
+    # Of the locale only the characters: each other part is two files more for a program to look for.
+    wanted.update(HOME="/root", LC_CTYPE="C.UTF-8", USER="root",
                   TERM=os.environ.get("TERM", "dumb") if options.shell else "dumb",
                   ROX_VM_ROOT=str(REPO),
                   ROX_BUILD=str(root.build if root else BUILD))

@@ -3,6 +3,8 @@
 
 import fcntl
 import lzma
+import os
+import re
 import shutil
 import stat
 import subprocess
@@ -13,6 +15,12 @@ from .paths import BUILD, HarnessError
 # Modules that the guest needs to reach the host's files.
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 GUEST = Path(__file__).resolve().parent / "guest"
+
+# Programs that tests start again and again. They, their libraries and these files are in the guest's memory: to open
+# a file of the host is three requests to the host, and one more for each symbolic link on the way.
+PROGRAMS = ("bash", "cat", "cut", "date", "dmesg", "grep", "ib_write_bw", "ibv_devinfo", "ip", "mkdir", "modprobe",
+            "ps", "rdma", "rm", "rping", "sed", "sleep", "sysctl", "tail", "tc", "timeout")
+FILES = ("/etc/ld.so.cache", "/etc/libnl/classid", "/usr/lib/locale/C.utf8/LC_CTYPE", "/usr/share/locale/locale.alias")
 
 
 class Archive:
@@ -34,6 +42,9 @@ class Archive:
 
     def file(self, name, data, mode=0o644):
         self._add(name, stat.S_IFREG | mode, data)
+
+    def symlink(self, name, target):
+        self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
     def character_device(self, name, major, minor):
         self._add(name, stat.S_IFCHR | 0o600, device=(major, minor))
@@ -83,8 +94,42 @@ def static_busybox(root):
     return data
 
 
-def build(kernel, job, root="/"):
-    """The initramfs for one run. `job` maps names of files to their text; busybox comes from `root`."""
+def at_hand():
+    """The files for the guest's memory, as it opens them: programs, their libraries, FILES."""
+    programs = list(filter(None, (shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in PROGRAMS)))
+    listed = subprocess.run(["ldd", *programs], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                            check=False).stdout
+    libraries = re.findall(r"^\t(?:\S+ => )?(/\S+) \(0x", listed, re.MULTILINE)
+    return sorted({*programs, *libraries, *(name for name in FILES if os.path.exists(name))})
+
+
+def copy_into(archive, folder, paths):
+    """Adds files of this machine under a folder, with the symbolic links and folders on the way to each."""
+    known = set()
+    for path in paths:
+        rest, place = path.strip("/").split("/"), ""
+        while rest:
+            place = os.path.normpath(f"{place}/{rest.pop(0)}")
+            link = os.path.islink(place)
+            if place not in known:
+                known.add(place)
+                if link:
+                    archive.symlink(folder + place, os.readlink(place))
+                elif os.path.isdir(place):
+                    archive.folder(folder + place)
+                else:
+                    archive.file(folder + place, Path(place).read_bytes(), os.stat(place).st_mode & 0o7777)
+            if link:
+                target = os.path.normpath(os.path.join(os.path.dirname(place), os.readlink(place)))
+                rest, place = target.strip("/").split("/") + rest, ""
+
+
+def build(kernel, job, root="/", memory=()):
+    """The initramfs for one run.
+
+    `job` maps names of files to their text; busybox comes from `root`; `memory` has files of this machine that the
+    guest is to have in its memory.
+    """
     archive = Archive()
     for folder in ("bin", "dev", "proc", "sys", "modules", "job", "lower", "stage", "host", "rw", "newroot"):
         archive.folder(folder)
@@ -99,6 +144,8 @@ def build(kernel, job, root="/"):
     archive.file("modules/order", "".join(f"{n}\n" for n in order).encode())
     for name, text in job.items():
         archive.file(f"job/{name}", text.encode(), 0o755)
+    archive.folder("memory")
+    copy_into(archive, "memory", memory)
     return archive.finish()
 
 

@@ -170,7 +170,8 @@ class Machine:
             more = " FOR=arm64" if program == BOARDS["arm64"].program else ""
             raise HarnessError(f"{program} is not installed: run `make deps{more}`")
         (self.folder / "initrd").write_bytes(initramfs.build(
-            self.settings.kernel, self.job(), self.settings.root if self.settings.foreign else "/"))
+            self.settings.kernel, self.job(), self.settings.root if self.settings.foreign else "/",
+            initramfs.at_hand() if self.settings.root == "/" else ()))
         self.control.touch()
         reader, writer = os.pipe()
         with open(self.errors, "wb") as errors:

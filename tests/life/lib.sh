@@ -174,7 +174,7 @@ active_mtu_is() {
 
 # Deletes a link if it exists. A link whose netdev is gone disappears by itself, perhaps meanwhile.
 link_leaves() {
-	rdma_gone "$1" || run_limited 10 rdma link delete "$1" || rdma_gone "$1"
+	rdma_gone "$1" || run_limited 10 rdma link delete "$1" || soon 10 rdma_gone "$1"
 }
 
 # True if a namespace ('': the initial one) has no such netdev.

@@ -56,7 +56,8 @@ linear_v4() {
 	((summed == 0 && unsummed >= 300 * 16 && frames >= 200)) ||
 		fail "$unsummed packets without and $summed with checksum, $frames large frames" || return
 	again=$(($(counter_of "$ROX2" retransmitted_packets) - again))
-	((again == 0)) || fail "$again packets were sent again" || return
+	# What a sender on two CPUs sends may overtake itself on a veth; a frame that is refused is never received.
+	((again < 300 * 16 / 100)) || fail "$again packets were sent again" || return
 	flow_start v4 $IP1 $IP2 && flow_advances v4 && flow_stop v4
 }
 

@@ -3,7 +3,11 @@
 /// Completion queues: polling, events, arming, resizing, overflow.
 #include <array>
 #include <atomic>
+#include <fstream>
+#include <iterator>
+#include <numeric>
 #include <random>
+#include <sstream>
 
 #include <unistd.h>
 
@@ -35,6 +39,20 @@ protected:
     Channel channel{b.context.get()};
     Cq cq{b.context.get(), 256, &channel};
 };
+
+/// How often timers of the kernel have fired in softirqs, on all CPUs.
+std::uint64_t soft_timers()
+{
+    std::ifstream file("/proc/softirqs");
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream words(line);
+        if (std::string name; words >> name && name == "HRTIMER:")
+            return std::accumulate(std::istream_iterator<std::uint64_t>(words), {},
+                                   std::uint64_t{0});
+    }
+    ADD_FAILURE() << "no timers in /proc/softirqs";
+    return 0;
+}
 
 TEST_F(CqCore, HasAtLeastAsManyEntriesAsAsked)
 {
@@ -178,6 +196,24 @@ TEST_F(CqCore, ArmingLongBeforePollingRaisesNoSecondEvent)
         ASSERT_TRUE(is(cq.one(), i, IBV_WC_RECV));
     }
     EXPECT_EQ(channel.wait(kQuiet), nullptr);
+}
+
+// The kernel looks whether a CQ is armed that is not empty. It must not keep the host awake for a
+// program that is stopped, or leaves completions where they are.
+TEST_F(CqCore, LeftAloneItIsSeldomLookedAt)
+{
+    cq.arm();
+    for (std::uint64_t i = 0; i < 2; i++)
+        message(i);
+    ASSERT_EQ(channel.wait(), cq.get());
+    std::this_thread::sleep_for(500ms);
+    std::uint64_t before = soft_timers();
+    std::this_thread::sleep_for(1s);
+    EXPECT_LT(soft_timers() - before, 200u);
+    EXPECT_TRUE(is(cq.one(), 0, IBV_WC_RECV));
+    cq.arm();
+    EXPECT_EQ(channel.wait(), cq.get());
+    EXPECT_TRUE(is(cq.one(), 1, IBV_WC_RECV));
 }
 
 TEST_F(CqCore, SolicitedArmingWithOthersInTheQueueRaisesNone)
