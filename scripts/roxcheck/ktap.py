@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Parse the results of a KUnit suite (KTAP, as in /sys/kernel/debug/kunit/SUITE/results).
+"""Parse the results of KUnit suites (KTAP, as in /sys/kernel/debug/kunit/SUITE/results).
 
-usage: ktap.py SUITE FILE
+usage: ktap.py FOLDER SUITE...
 
-Prints a line for each case: the verdict (ok, not ok, skip), a tab, and the case's name. A parameterised
-case has a line for each parameter.
+Prints a line for each case: the suite, the verdict (ok, not ok, skip) and the case's name, with tabs between them. A
+parameterised case has a line for each parameter. All suites are for one process, because one more takes more than a
+second where system calls are slow.
 """
 
 import re
 import sys
+from pathlib import Path
 
 LINE = re.compile(r"^( *)(not )?ok \d+ (?:- )?(.*?)(?:\s*# *SKIP\b.*)?$")
 SKIP = re.compile(r"# *SKIP\b")
@@ -49,13 +51,21 @@ def cases(suite, text):
     return found
 
 
+def results(folder, suite):
+    """The cases of a suite; one that has failed if there are no results."""
+    try:
+        return cases(suite, (folder / suite / "results").read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        return [("not ok", f"{suite}: its results can be read: {error.strerror}")]
+
+
 def main(arguments):
-    if len(arguments) != 2:
+    if len(arguments) < 2:
         print(__doc__, file=sys.stderr)
         return 2
-    with open(arguments[1], encoding="utf-8", errors="replace") as file:
-        for verdict, name in cases(arguments[0], file.read()):
-            print(f"{verdict}\t{name}")
+    for suite in arguments[1:]:
+        for verdict, name in results(Path(arguments[0]), suite):
+            print(suite, verdict, name, sep="\t")
     return 0
 
 
