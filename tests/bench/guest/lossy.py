@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Goodput through a bad network: netem on both ends, for both directions.
 
-netem drops a frame with several segments as a whole, unlike a real network. So frames are segmented
-before netem, unless the measurement is about the difference."""
+netem drops a frame with several segments as a whole, unlike a real network. So no frames reach netem, unless the
+measurement is about the difference."""
 
 import json
 
@@ -25,7 +25,7 @@ def tc(end, netdev, *arguments):
 
 
 def frames(end, netdev, peer, whole):
-    """True if netem sees frames of many packets, which are lost together."""
+    """Whether the netdev gets frames of many packets. TCP's are cut behind the netdev's qdisc."""
     if peer == "rox":
         command = f"echo {'NY'[whole]} >/sys/module/rox/parameters/gso"
     elif peer == "tcp":
@@ -40,6 +40,14 @@ def frames(end, netdev, peer, whole):
     status, text = end.side.run("sh", "-c", command)
     if status:
         raise Failed(f"{command}: {text}")
+
+
+def segments(end, netdev, whole):
+    """Whether TCP gives netem frames of many segments, which are lost together."""
+    most = 65535 if whole else 1
+    status, text = end.side.run("ip", "link", "set", "dev", netdev, "gso_max_segs", str(most))
+    if status:
+        raise Failed(f"gso_max_segs {most}: {text}")
 
 
 def counters(end, names=COUNTERS):
@@ -79,6 +87,7 @@ def measure_goodput(ends, peer, what, pace, network):
     try:
         for end, netdev in zip(ends, netdevs):
             frames(end, netdev, peer, what["frames"])
+            segments(end, netdev, what["frames"])
             tc(end, netdev, "replace", "netem", *what["netem"].split())
         return attempts(lambda: goodput(ends, peer, what, round(pace.seconds)))
     except Failed as failure:
@@ -89,4 +98,5 @@ def measure_goodput(ends, peer, what, pace, network):
     finally:
         for end, netdev in zip(ends, netdevs):
             frames(end, netdev, peer, True)
+            segments(end, netdev, True)
             tc(end, netdev, "delete")
