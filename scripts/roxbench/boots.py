@@ -18,6 +18,7 @@ LINE = re.compile(r"^(?:[01]\| )?BENCH (\{.*\})$")
 # The kernel of rox-run that is measured: it has several CPUs.
 RUN_SERIES = "7.3"
 SPARE = 90                      # seconds for a boot, a long round and the clean-up
+SLOWER = 4                      # so many seconds of the host's may a second of virtual time take
 
 
 def job_of(boot, kernel):
@@ -36,14 +37,17 @@ def run_command(boot, job):
 def command_of(boot, job):
     if boot.run:
         return run_command(boot, job)
+    limit = 2 * boot.budget + SPARE
     command = ["scripts/vm", "--kernel", boot.kernel, "--mem", str(boot.mem), "--timeout",
-               str(2 * boot.budget + SPARE)]
+               str(SLOWER * limit if boot.virtual else limit)]
     if boot.cpu:
         command.append(f"--cpu={boot.cpu}")
     if boot.pair:
         command += ["--pair", "virtio", "--mtu", str(boot.mtu)]
     if boot.tap:
         command += ["--tap", str(boot.tap)]
+    if boot.virtual:
+        command += ["--icount", "--cpus", "1"]
     if boot.cpus:
         command += ["--cpus", str(boot.cpus)]
     return [*command, "--", "tests/bench/run", str(job)]

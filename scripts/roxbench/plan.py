@@ -25,6 +25,7 @@ class Boot:
         self.pair = False
         self.tap = 0                    # queues of tap devices that join a pair; 0: a socket joins it
         self.cpus = None                # the usual number
+        self.virtual = False            # one CPU, whose clock counts its instructions; seconds are that clock's
         self.mtu = 9000
         self.uso = None                 # UDP segmentation in both guests; None: as the driver leaves it
         self.mem = 3072
@@ -234,14 +235,14 @@ def full():
         Boot("tap1500", [*tapped(("write",)), packets_a_frame()], tap=1, uso=True, **{**TAP, "mtu": 1500}),
         Boot("tapqueues", [*tapped(("write",)), *many_qps("tap", [16], ["rox", "rxe"])], tap=4, uso=True, cpus=2,
              **TAP),
-        Boot("cost", cost("veth"), seconds=2, budget=150, rounds=(5, 9)),
+        Boot("cost", cost("veth"), seconds=0.5, budget=90, rounds=(2, 3), virtual=True),
         Boot("tapcost", cost("tap")[:3], tap=1, uso=True, seconds=2, **{**TAP, "budget": 90, "rounds": (5, 9)}),
         Boot("lossy", [*lossy("first"), *lossy("first", ["1 ms", "1 ms, 1 % lost"], frames=True)],
-             seconds=3, budget=280, rounds=(1, 3)),
+             seconds=3, budget=240, rounds=(1, 2), virtual=True),
         Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),
                      *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              pair=True, seconds=3, budget=90, rounds=(1, 3), mem=1536),
-        Boot("shared", shared(), seconds=6, budget=300, rounds=(1, 2)),
+        Boot("shared", shared(), seconds=6, budget=240, rounds=(1, 2), virtual=True),
         Boot("anywhere", [*core("loop", ["rox", "rxe"]), *core("veth", ["rox"])[:4], *sockets("loop")], **ANYWHERE),
         Boot("anywherefirst", core("first", ["rox", "rxe"])[:4], **ANYWHERE),
         Boot("scale", scale(), mem=6144, budget=300, rounds=(1, 4)),

@@ -10,8 +10,9 @@ SETTINGS = {"loop": "One device", "veth": "Two namespaces over veth, MTU 9000",
             "tap": "Two guests over virtio-net on tap devices",
             "shared": "A switch whose port to the receivers is slow, MTU 1500"}
 # The first that is part of the name of a test.
-UNITS = (("incast", "x the ideal time"), ("flow", "of the rate"), ("packets", "packets"), ("_lat", "us"), ("getppid", "us"), ("_each", "us"), ("_cpu", "s/GiB"),
-         ("_memory", "KiB"), ("reg_", "ms"), ("connections", "/s"))
+UNITS = (("incast", "x the ideal time"), ("flow", "of the rate"), ("packets a frame", "packets"), ("_lat", "us"),
+         ("getppid", "us"), ("_each", "us"), ("_cpu", "s/GiB"), ("_memory", "KiB"), ("reg_", "ms"),
+         ("connections", "/s"))
 
 
 def size_of(number):

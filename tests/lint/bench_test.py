@@ -162,6 +162,13 @@ class Plan(unittest.TestCase):
         self.assertEqual(command[command.index("--tap") + 1], "4")
         self.assertEqual(command[command.index("--cpus") + 1], "2")
 
+    def test_networks_are_measured_in_virtual_time_on_one_cpu(self):
+        for name in ("lossy", "shared", "cost"):
+            boot = next(boot for boot in plan.boots(False) if boot.name == name)
+            command = boots.command_of(boot, "job")
+            self.assertEqual(command[command.index("--icount"):][:3], ["--icount", "--cpus", "1"], name)
+            self.assertGreater(int(command[command.index("--timeout") + 1]), 4 * boot.budget, name)
+
     def test_without_taps_a_boot_is_reported_and_not_run(self):
         boot = next(boot for boot in plan.boots(False) if boot.tap)
         results = {"not_run": []}
