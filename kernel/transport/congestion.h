@@ -46,10 +46,14 @@ u32 rox_cc_resends(const struct rox_qp *qp);
 /* An ACK timeout. RNR NAKs, unlike this, are no sign of congestion. */
 void rox_cc_timeout(struct rox_qp *qp);
 
-/* Return: packets that the algorithm allows in flight. */
+/*
+ * Return: packets that the algorithm allows in flight. A part of a packet counts as one, and the
+ * rate says how often it is sent. Otherwise of flows with less than two packets some would have
+ * one and some two, and so half and twice the rate of each other.
+ */
 static inline u32 rox_window_max(const struct rox_qp *qp)
 {
-	return max(qp->send.cc.flow.window / qp->mtu, 1U);
+	return DIV_ROUND_UP(qp->send.cc.flow.window, qp->mtu);
 }
 
 /* @pkts more packets were acknowledged. */

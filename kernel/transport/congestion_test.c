@@ -75,6 +75,20 @@ static void a_dscp_has_its_own(struct kunit *test)
 	expect_algorithm(test, IB_QPT_RC, &rox_cc_none, &rox_cc_none);
 }
 
+static void part_of_a_packet_counts_as_one(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_adaptive);
+	u32 *window = &qp->send.cc.flow.window;
+
+	*window = qp->mtu;
+	KUNIT_EXPECT_EQ(test, rox_window_max(qp), 1);
+	*window = qp->mtu + 1;
+	KUNIT_EXPECT_EQ(test, rox_window_max(qp), 2);
+	*window = 2 * qp->mtu;
+	KUNIT_EXPECT_EQ(test, rox_window_max(qp), 2);
+	destroy(qp);
+}
+
 /* Without an algorithm nothing is asked for, and the pacer is never set. */
 static void none_waits_for_nothing(struct kunit *test)
 {
@@ -347,6 +361,7 @@ static void cnps_count_for_who_takes_them(struct kunit *test)
 static struct kunit_case rox_congestion_cases[] = {
 	KUNIT_CASE(connections_take_an_algorithm),
 	KUNIT_CASE(a_dscp_has_its_own),
+	KUNIT_CASE(part_of_a_packet_counts_as_one),
 	KUNIT_CASE(none_waits_for_nothing),
 	KUNIT_CASE(a_flow_waits_for_its_rate),
 	KUNIT_CASE(a_quota_serves_many_messages),
