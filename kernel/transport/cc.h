@@ -132,6 +132,7 @@ struct rox_cc_dcqcn {
  * @base: the path's round trip without queues
  * @base_new: the next value of @base
  * @srtt: smoothed round trip
+ * @deviation: mean deviation of round trips from @srtt
  * @round_min: minimum round trip in this round; U32_MAX: none measured
  * @delay: queueing delay of the last round
  * @delays: those of the two rounds before it, in units of 2^16 ns
@@ -159,6 +160,7 @@ struct rox_cc_adaptive {
 	u32 base;
 	u32 base_new;
 	u32 srtt;
+	u32 deviation;
 	u32 round_min;
 	u32 delay;
 	u32 round_acked;

@@ -48,6 +48,9 @@
 /* Hosts may delay packets for so long, up to this window; with a larger one less, in proportion. */
 #define ROX_HOST_WINDOW		(512U * 1024)
 #define ROX_HOST_NS		(2 * (u32)NSEC_PER_MSEC)
+/* Hosts whose CPUs are taken away delay packets unevenly: so much more for that. */
+#define ROX_UNSTEADY_PART	2U
+#define ROX_UNSTEADY_NS		(6 * (u32)NSEC_PER_MSEC)
 
 /* Maximum of the part of these delays that depends on the path's round trip. */
 #define ROX_TARGET_PART		(3 * (u32)NSEC_PER_MSEC)
@@ -113,7 +116,9 @@ static u32 rox_adaptive_first(const struct rox_cc *cc)
 static u32 rox_adaptive_fixed(const struct rox_cc_link *link, const struct rox_cc *cc)
 {
 	u32 ns = link->params.target_delay * (u32)NSEC_PER_USEC;
-	u32 hosts = div_u64((u64)ROX_HOST_NS * ROX_HOST_WINDOW, max(cc->window, ROX_HOST_WINDOW));
+	u32 unsteady = min(ROX_UNSTEADY_PART * cc->adaptive.deviation, ROX_UNSTEADY_NS);
+	u32 hosts = div_u64((u64)(ROX_HOST_NS + unsteady) * ROX_HOST_WINDOW,
+			    max(cc->window, ROX_HOST_WINDOW));
 
 	return max(ns, hosts);
 }
@@ -416,6 +421,8 @@ static void rox_adaptive_measure(struct rox_cc_adaptive *a, u64 round_trip)
 	}
 	a->base_new = min(a->base_new, ns);
 	a->round_min = min(a->round_min, ns);
+	if (a->srtt)
+		a->deviation = ((u64)a->deviation * 7 + (ns > a->srtt ? ns - a->srtt : a->srtt - ns)) / 8;
 	a->srtt = a->srtt ? ((u64)a->srtt * 7 + ns) / 8 : ns;
 }
 
