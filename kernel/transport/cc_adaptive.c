@@ -414,6 +414,7 @@ static bool rox_adaptive_over(const struct rox_cc_adaptive *a, u64 ns)
 static void rox_adaptive_measure(struct rox_cc_adaptive *a, u64 round_trip)
 {
 	u32 ns = clamp_t(u64, round_trip, ROX_ROUND_TRIP_MIN, ROX_ROUND_TRIP_MAX);
+	u32 off;
 
 	if (ns < a->base) {
 		a->trusted = a->trusted && a->base - ns < a->base / 16;
@@ -421,8 +422,10 @@ static void rox_adaptive_measure(struct rox_cc_adaptive *a, u64 round_trip)
 	}
 	a->base_new = min(a->base_new, ns);
 	a->round_min = min(a->round_min, ns);
-	if (a->srtt)
-		a->deviation = ((u64)a->deviation * 7 + (ns > a->srtt ? ns - a->srtt : a->srtt - ns)) / 8;
+	if (a->srtt) {
+		off = max(ns, a->srtt) - min(ns, a->srtt);
+		a->deviation = ((u64)a->deviation * 7 + off) / 8;
+	}
 	a->srtt = a->srtt ? ((u64)a->srtt * 7 + ns) / 8 : ns;
 }
 
