@@ -11,8 +11,10 @@
  * The round trip has also the time in which the CPUs of the hosts do something else, which Swift
  * takes away by time stamps of adapters. No window makes that shorter, and a small one makes it
  * worse, as work is done for each burst. So the target is at least ROX_HOST_NS for a window that
- * hosts need, and less for a larger one. And hosts come and go, but a queue stays: of three rounds
- * the least delay counts.
+ * hosts need, and less for a larger one. Where CPUs are taken away from hosts, as in virtual
+ * machines, this is too little; but then round trips are unsteady, as those of a queue are not. So
+ * their mean deviation allows more. And hosts come and go, but a queue stays: of three rounds the
+ * least delay counts.
  *
  * A sender that fills the buffer, as TCP cubic does, would push such a flow aside. So the rules of
  * CUBIC (RFC 9438) hold when the delay stays high, until the queue has been empty for a second.
@@ -48,9 +50,9 @@
 /* Hosts may delay packets for so long, up to this window; with a larger one less, in proportion. */
 #define ROX_HOST_WINDOW		(512U * 1024)
 #define ROX_HOST_NS		(2 * (u32)NSEC_PER_MSEC)
-/* Hosts whose CPUs are taken away delay packets unevenly: so much more for that. */
-#define ROX_UNSTEADY_PART	2U
-#define ROX_UNSTEADY_NS		(6 * (u32)NSEC_PER_MSEC)
+/* So many mean deviations of the round trip more, each up to this. */
+#define ROX_UNSTEADY_PART	3U
+#define ROX_UNSTEADY_NS		(2 * (u32)NSEC_PER_MSEC)
 
 /* Maximum of the part of these delays that depends on the path's round trip. */
 #define ROX_TARGET_PART		(3 * (u32)NSEC_PER_MSEC)
@@ -112,26 +114,27 @@ static u32 rox_adaptive_first(const struct rox_cc *cc)
 	return max(ROX_FIRST_BYTES, ROX_FIRST_PKTS * cc->mtu);
 }
 
-/* The part of the target delay that does not depend on the path's round trip. */
-static u32 rox_adaptive_fixed(const struct rox_cc_link *link, const struct rox_cc *cc)
+/* What is allowed for hosts that delay packets by @ns at most, or what the user has set. */
+static u32 rox_adaptive_fixed(const struct rox_cc_link *link, const struct rox_cc *cc, u32 ns)
 {
-	u32 ns = link->params.target_delay * (u32)NSEC_PER_USEC;
-	u32 unsteady = min(ROX_UNSTEADY_PART * cc->adaptive.deviation, ROX_UNSTEADY_NS);
-	u32 hosts = div_u64((u64)(ROX_HOST_NS + unsteady) * ROX_HOST_WINDOW,
-			    max(cc->window, ROX_HOST_WINDOW));
+	u32 set = link->params.target_delay * (u32)NSEC_PER_USEC;
 
-	return max(ns, hosts);
+	return max(set, div_u64((u64)ns * ROX_HOST_WINDOW, max(cc->window, ROX_HOST_WINDOW)));
 }
 
 static u32 rox_adaptive_target(const struct rox_cc_link *link, const struct rox_cc *cc)
 {
-	return min(cc->adaptive.base / 4, ROX_TARGET_PART) + rox_adaptive_fixed(link, cc);
+	u32 unsteady = min(cc->adaptive.deviation, ROX_UNSTEADY_NS) * ROX_UNSTEADY_PART;
+
+	return min(cc->adaptive.base / 4, ROX_TARGET_PART) +
+	       rox_adaptive_fixed(link, cc, ROX_HOST_NS + unsteady);
 }
 
 /* Up to this delay the queue is taken for empty. */
 static u32 rox_adaptive_empty(const struct rox_cc_link *link, const struct rox_cc *cc)
 {
-	return min(cc->adaptive.base / 16, ROX_EMPTY_PART) + rox_adaptive_fixed(link, cc) / 4;
+	return min(cc->adaptive.base / 16, ROX_EMPTY_PART) +
+	       rox_adaptive_fixed(link, cc, ROX_HOST_NS) / 4;
 }
 
 /* Return: the least delay of three rounds. */
@@ -352,7 +355,7 @@ static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *c
 	if (a->cnp || a->round_lost)
 		rox_adaptive_even(cc, ROX_EVEN_LOST);
 	else if (a->shares || rox_adaptive_standing(a) > target ||
-		 a->base > rox_adaptive_fixed(link, cc))
+		 a->base > rox_adaptive_fixed(link, cc, ROX_HOST_NS))
 		rox_adaptive_even(cc, ROX_EVEN_DELAYED);
 	else
 		rox_adaptive_set(cc, cc->window);

@@ -330,6 +330,29 @@ TEST(Adaptive, OnlyADelayThatStaysShrinksTheWindow)
     EXPECT_LT(rounds(3, 10 * kMsec), before);
 }
 
+// CPUs that are taken away make round trips unsteady. A queue makes them long.
+TEST(Adaptive, UnsteadyRoundTripsAreNoQueue)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    const auto growth = [&](u64 shortest, u64 longest) {
+        rox_cc cc;
+        u64 now = kSec;
+        const auto acks = [&](int count, u64 even, u64 odd) {
+            for (int i = 0; i < count; i++) {
+                const rox_cc_ack ack = {cc.window / 4, cc.window, i % 2 ? odd : even};
+                link.ops->acked(&link, &cc, &ack, now += kMsec);
+            }
+            return double(cc.window);
+        };
+        rox_cc_init(&link, &cc, 1024, now);
+        acks(10, 100 * kUsec, 100 * kUsec);
+        const double before = acks(20, shortest, longest); // slow start is over
+        return acks(80, shortest, longest) / before;
+    };
+    EXPECT_GT(growth(3 * kMsec, 6 * kMsec), 1);
+    EXPECT_LT(growth(3 * kMsec, 3 * kMsec), 0.9);
+}
+
 // ---- bursts ----
 
 u32 window_of_burst(const rox_cc &cc)
