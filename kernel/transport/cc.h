@@ -126,7 +126,7 @@ struct rox_cc_dcqcn {
  * struct rox_cc_adaptive - state of adaptive; times in ns
  * @acked_at: time of the last ACK
  * @round_at: beginning of the round
- * @base_at: beginning of the period that @base_new is the minimum of
+ * @base_at: beginning of the period that @base_new is the minimum of, in units of 2^20 ns
  * @quiet_at: time since when no round had a queue
  * @epoch_at: CUBIC: time of the last reduction
  * @base: the path's round trip without queues
@@ -154,11 +154,11 @@ struct rox_cc_dcqcn {
 struct rox_cc_adaptive {
 	u64 acked_at;
 	u64 round_at;
-	u64 base_at;
 	u64 quiet_at;
 	u64 epoch_at;
 	u32 base;
 	u32 base_new;
+	u32 base_at;
 	u32 srtt;
 	u32 deviation;
 	u32 round_min;

@@ -96,8 +96,9 @@
 #define ROX_QUIET_NS		((u64)NSEC_PER_SEC)
 #define ROX_QUIET_ROUNDS	32
 
-/* Under CUBIC's rules the path's round trip is measured again after this time. */
-#define ROX_BASE_NS		(10 * (u64)NSEC_PER_SEC)
+/* Under CUBIC's rules the path's round trip is measured again after 10 s, in units of 2^20 ns. */
+#define ROX_BASE_SHIFT		20
+#define ROX_BASE_AGE		((u32)(10 * (u64)NSEC_PER_SEC >> ROX_BASE_SHIFT))
 
 /* A flow that was idle for this time and four round trips begins anew. */
 #define ROX_IDLE_NS		((u64)NSEC_PER_SEC)
@@ -340,6 +341,9 @@ static void rox_adaptive_count(struct rox_cc_adaptive *a, u32 target, u32 empty,
 	else if (a->marked)
 		a->marked--;
 	a->high = !a->marked && rox_adaptive_long(a, target) ? min(a->high + 1, U8_MAX) : 0;
+	/* A packet that waits for a lost one says nothing of the queue. */
+	if (a->delay > empty && a->round_lost)
+		return;
 	a->low = a->delay <= empty && !a->cnp ? min(a->low + 1, U8_MAX) : 0;
 	if (a->delay > empty)
 		a->quiet_at = now;
@@ -365,6 +369,7 @@ static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *c
 static void rox_adaptive_judge(struct rox_cc *cc, u64 now)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
+	u32 at = now >> ROX_BASE_SHIFT;
 
 	if (a->low >= ROX_QUIET_ROUNDS && now - a->quiet_at > ROX_QUIET_NS) {
 		a->trusted = true;
@@ -372,13 +377,13 @@ static void rox_adaptive_judge(struct rox_cc *cc, u64 now)
 	} else if (!a->shares && a->high >= ROX_HIGH_ROUNDS) {
 		rox_cubic_begin(cc, max(a->w_max, cc->window), now);
 	}
-	if (now - a->base_at < ROX_BASE_NS)
+	if (at - a->base_at < ROX_BASE_AGE)
 		return;
 	/* The path may have become longer. */
 	if (a->shares)
 		a->base = a->base_new;
 	a->base_new = U32_MAX;
-	a->base_at = now;
+	a->base_at = at;
 }
 
 static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc, u64 now)
@@ -508,7 +513,7 @@ static void rox_adaptive_init(const struct rox_cc_link *link, struct rox_cc *cc,
 
 	a->base = U32_MAX;
 	a->base_new = U32_MAX;
-	a->base_at = now;
+	a->base_at = now >> ROX_BASE_SHIFT;
 	a->quiet_at = now;
 	a->acked_at = now;
 	a->alpha = ROX_ALPHA_ONE;

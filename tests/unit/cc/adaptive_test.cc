@@ -330,6 +330,29 @@ TEST(Adaptive, OnlyADelayThatStaysShrinksTheWindow)
     EXPECT_LT(rounds(3, 10 * kMsec), before);
 }
 
+// A packet that is acknowledged with the one that was lost before it has no round trip of its own.
+// A flow that took each loss for congestion finds out that the queue is empty all the same.
+TEST(Adaptive, PacketsThatWaitForALostOneAreNoQueue)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    rox_cc cc;
+    u64 now = kSec;
+    const auto rounds = [&](int count) {
+        for (int i = 0; i < count; i++) {
+            const bool lost = i % 4 == 0;
+            const rox_cc_ack ack = {cc.window, cc.window, lost ? 3 * kMsec : kMsec};
+            if (lost)
+                link.ops->loss(&link, &cc, 1024, now);
+            link.ops->acked(&link, &cc, &ack, now += 2 * kMsec);
+        }
+        return cc.window;
+    };
+    rox_cc_init(&link, &cc, 1024, now);
+    rounds(4);
+    EXPECT_LT(rounds(100), 32U * 1024);
+    EXPECT_GT(rounds(1000), 128U * 1024);
+}
+
 // CPUs that are taken away make round trips unsteady. A queue makes them long.
 TEST(Adaptive, UnsteadyRoundTripsAreNoQueue)
 {
