@@ -51,7 +51,7 @@
 #define ROX_HOST_WINDOW		(512U * 1024)
 #define ROX_HOST_NS		(2 * (u32)NSEC_PER_MSEC)
 /* So many mean deviations of the round trip more, each up to this. */
-#define ROX_UNSTEADY_PART	3U
+#define ROX_UNSTEADY_TIMES	3U
 #define ROX_UNSTEADY_NS		(2 * (u32)NSEC_PER_MSEC)
 
 /* Maximum of the part of these delays that depends on the path's round trip. */
@@ -125,7 +125,7 @@ static u32 rox_adaptive_fixed(const struct rox_cc_link *link, const struct rox_c
 
 static u32 rox_adaptive_target(const struct rox_cc_link *link, const struct rox_cc *cc)
 {
-	u32 unsteady = min(cc->adaptive.deviation, ROX_UNSTEADY_NS) * ROX_UNSTEADY_PART;
+	u32 unsteady = min(cc->adaptive.deviation, ROX_UNSTEADY_NS) * ROX_UNSTEADY_TIMES;
 
 	return min(cc->adaptive.base / 4, ROX_TARGET_PART) +
 	       rox_adaptive_fixed(link, cc, ROX_HOST_NS + unsteady);
@@ -430,11 +430,11 @@ static void rox_adaptive_measure(struct rox_cc_adaptive *a, u64 round_trip)
 	}
 	a->base_new = min(a->base_new, ns);
 	a->round_min = min(a->round_min, ns);
-	if (a->srtt) {
-		off = max(ns, a->srtt) - min(ns, a->srtt);
-		a->deviation = ((u64)a->deviation * 7 + off) / 8;
-	}
-	a->srtt = a->srtt ? ((u64)a->srtt * 7 + ns) / 8 : ns;
+	if (!a->srtt)
+		a->srtt = ns;
+	off = max(ns, a->srtt) - min(ns, a->srtt);
+	a->deviation = ((u64)a->deviation * 7 + off) / 8;
+	a->srtt = ((u64)a->srtt * 7 + ns) / 8;
 }
 
 static void rox_adaptive_acked(const struct rox_cc_link *link, struct rox_cc *cc,
