@@ -27,9 +27,11 @@
  * to be seen: the window shrinks by twice the lost share. Below 3 % this is less than what it grows
  * by; and because growth has a constant part, equal losses lead to equal windows.
  *
- * Bursts are a part of the window, so that a short queue takes them. But where the whole window may
- * go out as one burst without a longer delay than the target, because the round trip is shorter
- * than that, and there has been no sign of congestion, a burst may be the window: it costs less.
+ * Bursts are a part of the window, so that a short queue takes them. But where the round trip
+ * without queue is shorter than what hosts are allowed, and there were no losses, CNPs or other
+ * senders that fill the queue, a burst may be the window: it costs less. A queue of our own does
+ * not change that. The window keeps it short and ACKs clock what follows, while the timers of a
+ * pace come late where CPUs are busy.
  *
  * A CNP does not say how many packets were marked. The share of round trips with CNPs stands for
  * that in the rule of DCTCP (RFC 8257). Where CNPs come, the delay is not looked at.
@@ -71,9 +73,12 @@
 /* A decrease because of delay or lost packets takes at most 1/4. */
 #define ROX_SHRINK_PART		4U
 
-/* Bursts are this part of the window in the first round, and after delay, CNPs and losses. */
+/*
+ * Bursts are this part of the window in the first round, where the path is long or shared, and
+ * after CNPs and losses; for so many rounds.
+ */
 #define ROX_BURST_PART		4U
-#define ROX_EVEN_DELAYED	5
+#define ROX_EVEN_SHARED		5
 #define ROX_EVEN_LOST		100
 
 /* Rounds with a long queue after which CUBIC's rules hold. */
@@ -350,7 +355,7 @@ static void rox_adaptive_count(struct rox_cc_adaptive *a, u32 target, u32 empty,
 }
 
 /* How long bursts may be. */
-static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *cc, u32 target)
+static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *cc)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
 
@@ -358,9 +363,8 @@ static void rox_adaptive_bursts(const struct rox_cc_link *link, struct rox_cc *c
 		a->even--;
 	if (a->cnp || a->round_lost)
 		rox_adaptive_even(cc, ROX_EVEN_LOST);
-	else if (a->shares || rox_adaptive_standing(a) > target ||
-		 a->base > rox_adaptive_fixed(link, cc, ROX_HOST_NS))
-		rox_adaptive_even(cc, ROX_EVEN_DELAYED);
+	else if (a->shares || a->base > rox_adaptive_fixed(link, cc, ROX_HOST_NS))
+		rox_adaptive_even(cc, ROX_EVEN_SHARED);
 	else
 		rox_adaptive_set(cc, cc->window);
 }
@@ -407,7 +411,7 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	rox_adaptive_react(cc, target, now);
 	rox_adaptive_count(a, target, empty, now);
 	rox_adaptive_judge(cc, now);
-	rox_adaptive_bursts(link, cc, target);
+	rox_adaptive_bursts(link, cc);
 	rox_adaptive_new_round(a, now);
 }
 
