@@ -242,7 +242,7 @@ def full():
         Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),
                      *lossy("pair", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              pair=True, seconds=3, budget=90, rounds=(1, 3), mem=1536),
-        Boot("shared", shared(), seconds=6, budget=240, rounds=(1, 2), virtual=True),
+        Boot("shared", shared(), seconds=6, budget=240, rounds=(3, 3), virtual=True),
         Boot("anywhere", [*core("loop", ["rox", "rxe"]), *core("veth", ["rox"])[:4], *sockets("loop")], **ANYWHERE),
         Boot("anywherefirst", core("first", ["rox", "rxe"])[:4], **ANYWHERE),
         Boot("scale", scale(), mem=6144, budget=300, rounds=(1, 4)),
