@@ -236,7 +236,7 @@ def full():
         Boot("tapqueues", [*tapped(("write",)), *many_qps("tap", [16], ["rox", "rxe"])], tap=4, uso=True, cpus=2,
              **TAP),
         Boot("cost", cost("veth"), seconds=0.5, budget=90, rounds=(2, 3), virtual=True),
-        Boot("tapcost", cost("tap")[:3], tap=1, uso=True, seconds=2, **{**TAP, "budget": 90, "rounds": (5, 9)}),
+        Boot("tapcost", cost("tap")[:3], tap=1, uso=True, seconds=2, **{**TAP, "budget": 300, "rounds": (15, 25)}),
         Boot("lossy", [*lossy("first"), *lossy("first", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              seconds=3, budget=240, rounds=(1, 2), virtual=True),
         Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),

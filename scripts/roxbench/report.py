@@ -36,7 +36,8 @@ rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's 
 - Boots `tap`: the guests are on tap devices with virtio headers, on a bridge, which carry frames that are segmented
   later. `tap`: MTU 9000, UDP segmentation on (`ethtool -K DEVICE tx-udp-segmentation on`); `tapcut`: off; `tap1500`:
   MTU 1500; `tapqueues`: four queues. `pair` is joined by a socket, which takes only packets.
-- Boots `cost` and `tapcost`: rox with its default congestion control and with `none`, a fixed window.
+- Boots `cost` and `tapcost`: rox with its default congestion control and with `none`, a fixed window. They are
+  compared round by round, as a host that is slow for a while is slow for both; the median of these ratios counts.
 - Boots `anywhere` and `anywherefirst`: `rox-run` with two CPUs, on the machine itself. Its kernel, Linux 7.3 for User
   Mode Linux, has rdma_rxe built in for this. `anywherefirst` has both ends of a veth pair in the first namespace, the
   only one in which rdma_rxe works.

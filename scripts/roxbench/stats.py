@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Calculate medians of samples and ratios of medians."""
+"""Calculate medians of samples, ratios of medians, and medians of the ratios of each round."""
 
 import statistics
 
@@ -14,7 +14,7 @@ def is_less_better(test):
 
 
 def summary(boots):
-    """A list of rows: the key, and for each peer median, min, max, count; ratios of rox."""
+    """A list of rows: the key, and for each peer median, min, max, count; ratios of rox, also within rounds."""
     grouped = {}
     for boot in boots:
         for sample in boot["samples"]:
@@ -40,12 +40,23 @@ def add_streams(rows):
 
 def row(key, peers):
     figures = {peer: figure(samples) for peer, samples in peers.items()}
-    result = dict(zip(KEY, key), peers=figures, ratios={})
+    result = dict(zip(KEY, key), peers=figures, ratios={}, paired={})
     if "rox" in figures:
         for peer, theirs in figures.items():
             if peer != "rox" and theirs["median"]:
                 result["ratios"][peer] = round(figures["rox"]["median"] / theirs["median"], 4)
+                result["paired"][peer] = paired(peers["rox"], peers[peer])
     return result
+
+
+def paired(mine, theirs):
+    """The median of the ratios of two peers in each round, so that a host that is slow for some rounds does not count.
+
+    Return: None if they have no round in common.
+    """
+    values = {sample["round"]: sample["value"] for sample in theirs}
+    ratios = [sample["value"] / values[sample["round"]] for sample in mine if values.get(sample["round"])]
+    return round(statistics.median(ratios), 4) if ratios else None
 
 
 def figure(samples):

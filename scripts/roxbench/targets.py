@@ -18,6 +18,10 @@ class Figures:
     def median(self, *key, part="median", **more):
         return (self.figure(*key, **more) or {}).get(part)
 
+    def paired(self, *key, peer):
+        """The median of rox's ratios to a peer in each round."""
+        return self.rows.get((*key, 1, "RC"), {"paired": {}})["paired"].get(peer)
+
     def stream(self, boot, setting):
         """TCP's bandwidth."""
         return self.median(boot, setting, "stream", KIB64, "tcp", service="-")
@@ -168,9 +172,9 @@ def shared(f):
 
 def cost(f):
     for boot, setting in (("cost", "veth"), ("tapcost", "tap")):
-        yield f"the default algorithm against none, {setting}, RC 64 KiB", [
-            condition(test, *(f.median(boot, setting, test, KIB64, peer) for peer in ("rox", "none")), 0.98,
-                      unit="MiB/s") for test in ("write_bw", "send_bw", "read_bw")]
+        yield f"the default algorithm against none, {setting}, RC 64 KiB, median of the rounds' ratios", [
+            condition(test, f.paired(boot, setting, test, KIB64, peer="none"), 1, 0.98)
+            for test in ("write_bw", "send_bw", "read_bw")]
 
 
 def anywhere(f):

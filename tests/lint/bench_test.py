@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
 
-from roxbench import boots, cli, count, counts, plan, report, targets
+from roxbench import boots, cli, count, counts, plan, report, stats, targets
 from roxvm import cli as vm
 from roxvm import machine, taps
 
@@ -116,6 +116,22 @@ class CountTargets(unittest.TestCase):
         self.assertRegex(text, r"veth send \| 4 KiB \| rox +\| 1,000 ")
 
 
+class Cost(unittest.TestCase):
+    def verdict(self, rounds):
+        samples = [{"setting": "tap", "test": test, "size": targets.KIB64, "qps": 1, "service": "RC", "peer": peer,
+                    "round": i, "value": value}
+                   for test in ("write_bw", "send_bw", "read_bw") for i, values in enumerate(rounds)
+                   for peer, value in zip(("rox", "none"), values)]
+        rows = stats.summary([{"name": "tapcost", "samples": samples}])
+        return [each for each in targets.judge(rows) if "none, tap" in each["row"]][0]
+
+    def test_a_slow_host_is_slow_for_both(self):
+        self.assertEqual(self.verdict([(100, 100), (40, 40), (10, 10), (90, 91)])["reached"], True)
+
+    def test_what_is_slower_in_most_rounds_is_slower(self):
+        self.assertEqual(self.verdict([(97, 100), (39, 40), (200, 100)])["reached"], False)
+
+
 class Report(unittest.TestCase):
     def test_only_the_section_about_instructions_is_replaced(self):
         results = {"commit": "0123456789abcdef", "kernel": "6.12",
@@ -154,7 +170,7 @@ class Plan(unittest.TestCase):
         figure = {"median": 2.0, "min": 2.0, "rate": 2.0, "jain": 2.0, "queue": 2.0, "dropped": 2.0}
         return {"boot": boot.name, "setting": what["setting"], "test": test, "size": what["size"],
                 "qps": what["qps"], "service": what["service"],
-                "peers": {peer: dict(figure) for peer in what["peers"]}}
+                "peers": {peer: dict(figure) for peer in what["peers"]}, "paired": dict.fromkeys(what["peers"], 2.0)}
 
     def test_tap_boots_say_how_they_are_joined(self):
         boot = next(boot for boot in plan.boots(False) if boot.name == "tapqueues")
