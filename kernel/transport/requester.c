@@ -573,13 +573,12 @@ static bool rox_send_sleep(struct rox_qp *qp)
 
 	if (!qp->sq.entries)
 		return false;
-	if (READ_ONCE(send->watch.watched) && rox_qp_state(qp) == IB_QPS_RTS) {
+	if ((READ_ONCE(send->watch.watched) && rox_qp_state(qp) == IB_QPS_RTS) ||
+	    (send->cur != qp->sq.index && send->psn != send->una && send->waits)) {
 		if (READ_ONCE(ctrl->flags))
 			WRITE_ONCE(ctrl->flags, 0);
 		return false;
 	}
-	if (send->cur != qp->sq.index && send->psn != send->una && send->waits)
-		return false;
 	if (unlikely(READ_ONCE(send->late.on)))
 		asks |= ROX_RING_WAKE_LATER;
 	/* Only runs write the flags. If they are so, an earlier run did it, with the barrier. */

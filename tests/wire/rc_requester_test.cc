@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../verbs/lib/cm.h"
+#include "../verbs/lib/rdmatool.h"
 #include "lib/requester.h"
 
 using namespace wire;
@@ -147,6 +148,34 @@ TEST_F(RcRequester, ReadAndAtomics)
     EXPECT_TRUE(vt::all(local.bytes(600, 424), 0));
     EXPECT_EQ(local.word(1024), 1111U);
     EXPECT_EQ(local.word(1032), 2222U);
+}
+
+// A READ that must not be sent yet is looked at when the response to the one before comes.
+TEST_F(RcRequester, NoDoorbellsWhileReadsWaitForTheOneBefore)
+{
+    const std::uint32_t count = 10, length = 100;
+    vt::Params params = calm();
+    params.rd_atomic = 1;
+    params.timeout = 22; // without a timer nothing else might look
+    open(IBV_QPT_RC, params);
+    const auto post = [this](std::uint32_t id) {
+        line->qp.post(SendWr::read({local.sge(0, length)}, kRemote).id(id));
+    };
+    const auto rung = [] { return vt::port_counter(vt::device_a(), "doorbells"); };
+    post(0); // is sent
+    post(1); // waits
+    std::uint64_t before = rung();
+    for (std::uint32_t id = 2; id < count; id++)
+        post(id);
+    EXPECT_EQ(rung(), before);
+    for (std::uint32_t id = 0; id < count; id++) {
+        SCOPED_TRACE(id);
+        EXPECT_TRUE(line->gets(
+            asking(kReadRequest, psn_add(psn(), id), reth(kRemote.address, kRemote.rkey, length))));
+        line->send(line->response(kReadOnly, psn_add(psn(), id), aeth(kNoCredits, id + 1),
+                                  pattern(length, 3)));
+        EXPECT_TRUE(is(end.send_cq.one(), id, IBV_WC_RDMA_READ));
+    }
 }
 
 // 9.7.1: PSNs are counted modulo 2^24.
