@@ -117,8 +117,8 @@ case_clock_measured() {
 }
 
 # With -R perftest makes two connections, and the server listens for the second one only when the first
-# one is up. On a busy host the client may be faster and is rejected, because there is no such service, or
-# (by the RDMA CM itself, with the reason of consumers) because the first listener is about to go.
+# one is up. On a busy host the client may be faster and is rejected, because there is no such service. Or
+# the first listener still took its request: the kernel rejects what a listener leaves when it goes, as consumers do.
 case_too_early() {
 	local program=$1 output=$2
 	shift 2
