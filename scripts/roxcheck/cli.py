@@ -102,7 +102,7 @@ def main(arguments):
     chosen = table.select(options.groups or table.GROUPS, kernels, options.tier, options.form, options.cpus)
     named = [row for row in chosen if options.rows.search(line_of(row))]
     before = record.passed_before() if options.resume else set()
-    rows = [row for row in named if (*record.key_of(row), row.clock) not in before]
+    rows = [row for row in named if record.name_of(row) not in before]
     if options.list:
         print(*map(line_of, rows), sep="\n")
         return 0
@@ -127,25 +127,32 @@ def run_rows(options, rows, whole, began):
             builder.shutdown(cancel_futures=True)
             return finish_early("make failed", began)
         values, output, log = environment(options.kernels.split()), Output(), record.Log()
-        results, unsteady = run_all(options, runs, values, output)
-    for run, result in results.items():
-        if not run.ended:
-            log.add(run, result)
+        results, unsteady = run_all(options, runs, values, output, log)
     rest = [f"not run: {run.row.label}: the gate is red already" for run in runs if run not in results]
     rest += [f"ended early: {run.row.label}: the gate is red already" for run in results if run.ended]
     return finish(list(results), [*results.values(), *judged(options, results, whole and not rest)], unsteady, began,
                   rest)
 
 
-def run_all(options, runs, values, output):
-    """The results by run, and the unsteady cases."""
+def run_all(options, runs, values, output, log):
+    """The results by run, and the unsteady cases. Of the gate the log gets what holds after all were tried again."""
     places = Places(options.jobs)
-    if options.tier == "check" and options.stop_early:
-        return again.until_red(runs, places, values, output)
-    results = places.run_all(runs, lambda run: run(values, output))
     if options.tier != "check":
-        return results, []
-    return results, again.try_again(results.keys(), results.values(), values, output)
+        return places.run_all(runs, lambda run: logged(run, run(values, output), log)), []
+    if options.stop_early:
+        results, unsteady = again.until_red(runs, places, values, output)
+    else:
+        results = places.run_all(runs, lambda run: run(values, output))
+        unsteady = again.try_again(results.keys(), results.values(), values, output)
+    for run, result in results.items():
+        if not run.ended:
+            logged(run, result, log)
+    return results, unsteady
+
+
+def logged(run, result, log):
+    log.add(run, result)
+    return result
 
 
 def judged(options, results, whole):

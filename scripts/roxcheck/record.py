@@ -32,10 +32,12 @@ The last run of each group, in each form, on each kernel. `scripts/check --recor
 - The form "core" is a part of a group; "brief" leaves out the longest cases. Variables are those given to the run.
 - Minutes are those of a run beside others.
 - "Races" are KCSAN's reports about the rest of Linux. A report that has rox in it fails the run.
+- "Files" is a hash of all files that the result can depend on. `make check-all RESUME=1` leaves out what has passed
+  with the files as they are.
 
 """
 COLUMNS = ("Group", "Kernel", "CPUs", "Form", "Date", "Commit", "Passed", "Failed", "Skipped", "Races",
-           "Minutes", "CPU minutes", "Host CPU")
+           "Minutes", "CPU minutes", "Files", "Host CPU")
 # These fields identify a run. Of two results of the same run the later one counts.
 NAME = slice(0, 4)
 DATE = COLUMNS.index("Date")
@@ -118,28 +120,37 @@ def key_of(row):
     return group, row.kernel, cpus_of(row), row.form
 
 
+def form_cell(form, clock, given):
+    """The form of a run, with its clock and the variables that it was given."""
+    words = [form, *(f"{name}={value}" for name, value in given.items())]
+    return " ".join(words + ([] if clock is None else [f"virtual time {clock}"])).replace("|", "/")
+
+
+def name_of(row):
+    """What identifies a row in the table's lines, whichever version its kernel has."""
+    group, kernel, cpus, form = key_of(row)
+    return group, kernel, str(cpus), form_cell(form, row.clock, variables())
+
+
 def passed_before():
-    """The runs in build/results that have passed with the files as they are: key_of() and clock of each."""
+    """The runs that have passed with the files as they are, here or as the table has it: name_of() each."""
     trees = sources.Trees()
-    contents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
-    entries = [entry for content in contents if content["variables"] == variables() for entry in content["runs"]]
-    return {(entry["group"], entry["kernel"], entry["cpus"], entry["form"], entry.get("clock"))
-            for entry in entries if entry["passed"] and not entry["failed"]
-            and entry.get("tree") == trees.of(entry["group"].split()[0])}
+    lines = [dict(zip(COLUMNS, line)) for line in last_lines()]
+    return {(line["Group"], line["Kernel"].split()[0], line["CPUs"], line["Form"]) for line in lines
+            if line["Passed"] != "0" and line["Failed"] == "0"
+            and line["Files"] == trees.of(line["Group"].split()[0])}
 
 
 def cells(content, entry):
     """A line of the table."""
-    given = [f"{name}={value}" for name, value in content["variables"].items()]
-    if entry.get("clock") is not None:
-        given.append(f"virtual time {entry['clock']}")
     kernel = entry["kernel"]
     if kernel not in (entry["version"], "host"):
         kernel += f" ({entry['version']})"
-    values = (entry["group"], kernel, entry["cpus"], " ".join([entry["form"], *given]), entry["date"],
-              content["commit"], entry["passed"], len(entry["failed"]), len(entry["skipped"]),
+    form = form_cell(entry["form"], entry.get("clock"), content["variables"])
+    values = (entry["group"], kernel, entry["cpus"], form, entry["date"], content["commit"], entry["passed"], len(entry["failed"]), len(entry["skipped"]),
               "" if entry["races"] is None else entry["races"], f"{entry['seconds'] / 60:.1f}",
-              f"{entry['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in entry else "", content["host_cpu"])
+              f"{entry['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in entry else "", entry.get("tree", ""),
+              content["host_cpu"])
     return tuple(str(value).replace("|", "/") for value in values)
 
 
@@ -148,7 +159,7 @@ def known(text):
     for line in text.splitlines():
         found = tuple(cell.strip() for cell in line.strip("|").split("|"))
         if len(found) == len(COLUMNS) - 1:
-            # Older lines have no CPU minutes.
+            # Older lines do not say which files.
             found = (*found[:-1], "", found[-1])
         if line.startswith("| ") and len(found) == len(COLUMNS) and found[0] not in (COLUMNS[0], "---"):
             yield found
@@ -161,13 +172,18 @@ def new_lines():
             yield cells(content, entry)
 
 
+def last_lines():
+    """The last result of each run, of those in the table and in build/results."""
+    lines = [*known(TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""), *new_lines()]
+    return {line[NAME]: line for line in sorted(lines, key=lambda line: line[DATE])}.values()
+
+
 def write_table():
     """Adds the results in build/results to the table. Returns an exit status."""
-    lines = [*known(TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""), *new_lines()]
-    last = {line[NAME]: line for line in sorted(lines, key=lambda line: line[DATE])}
-    rows = [COLUMNS, ("---",) * len(COLUMNS), *sorted(last.values())]
+    lines = sorted(last_lines())
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *lines]
     TABLE.write_text(HEAD + "".join(f"| {' | '.join(line)} |\n" for line in rows), encoding="utf-8")
     booted.write([tuple(line[COLUMNS.index(name)] for name in ("Group", "Kernel", "Form", "Date", "Passed", "Failed"))
-                  for line in last.values()])
-    print(f"{TABLE.relative_to(REPO)}: {len(last)} results")
+                  for line in lines])
+    print(f"{TABLE.relative_to(REPO)}: {len(lines)} results")
     return 0

@@ -310,13 +310,24 @@ class Page(unittest.TestCase):
             (Path(folder) / "0.json").write_text(json.dumps(content), encoding="utf-8")
 
             def found(variables):
-                with mock.patch.multiple(record, FOLDER=Path(folder), variables=lambda: variables), \
+                rows = [table.Row("wire", "kcsan", cpus=4), table.Row("wire", "kcsan", form="core", cpus=4),
+                        table.Row("wire", "6.12", clock=1, cpus=4), table.Row("wire", "6.12", cpus=4),
+                        table.Row("wire", "6.1", cpus=4), table.Row("wire", "kcsan", cpus=8)]
+                with mock.patch.multiple(record, FOLDER=Path(folder), TABLE=page, REPO=Path(folder),
+                                         variables=lambda: variables), \
                         mock.patch.object(record.sources, "Trees", return_value=trees):
-                    return record.passed_before()
+                    before = record.passed_before()
+                    return [index for index, row in enumerate(rows) if record.name_of(row) in before]
 
-            self.assertEqual(found({"ROX_SEED": "7"}), {("wire", "kcsan", 4, "full", None),
-                                                        ("wire", "6.12", 4, "full", 1)})
-            self.assertEqual(found({}), set())
+            page = Path(folder) / "results.md"
+            self.assertEqual(found({"ROX_SEED": "7"}), [0, 2])
+            self.assertEqual(found({}), [])
+            # The table has what other checkouts found.
+            with mock.patch.multiple(record, FOLDER=Path(folder), TABLE=page, REPO=Path(folder)), \
+                    mock.patch.object(record.booted, "write"):
+                record.write_table()
+            (Path(folder) / "0.json").unlink()
+            self.assertEqual(found({"ROX_SEED": "7"}), [0, 2])
         row = table.Row("wire", "kcsan", cpus=4)
         self.assertEqual(record.key_of(row), ("wire", "kcsan", 4, "full"))
         self.assertEqual(record.cpus_of(table.Row("kusers", "6.12", card="virtio")), 2)
