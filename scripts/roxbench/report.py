@@ -31,8 +31,9 @@ rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's 
   there, TCP in packets of 4 KiB, too (`gso_max_segs 1`: without offload a netdev cuts frames behind netem). In rows
   with "in frames" they send frames of up to 64 KiB, which netem loses whole; rdma_rxe sends packets. 0 means that the
   connection of rdma_rxe ended each time.
-- Boots `lossy`, `shared` and `cost` are in virtual time: one CPU that executes 500 million instructions a second. They
-  measure networks and an algorithm. In the host's time the host would take CPUs from the guest for milliseconds.
+- Boots `lossy`, `shared`, `cost` and `tapcost` are in virtual time: one CPU that executes 500 million instructions a
+  second. They measure networks and an algorithm. In the host's time the host would take CPUs from the guest for
+  milliseconds. The two guests of `tapcost` wait for each other in the host's time.
 - Boots `tap`: the guests are on tap devices with virtio headers, on a bridge, which carry frames that are segmented
   later. `tap`: MTU 9000, UDP segmentation on (`ethtool -K DEVICE tx-udp-segmentation on`); `tapcut`: off; `tap1500`:
   MTU 1500; `tapqueues`: four queues. `pair` is joined by a socket, which takes only packets.
@@ -47,7 +48,7 @@ rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's 
 
 The commands:
 
-    make bench                  everything (below 75 minutes), data in build/bench/results.json
+    make bench                  everything (some 75 minutes), data in build/bench/results.json
     make bench QUICK=1          the core, below 6 minutes
     make bench CHECK=1          ends with status 1 if a target of the table below is not reached
     make bench BOOTS="one crc"  only these boots
