@@ -97,7 +97,7 @@ ALL = ("all",)
 # "check" is the gate: what a change breaks first, within a quarter of an hour on two CPUs, in virtual time
 # where a group can have it. "all" is everything and may take a night; what needs CPUs at the same moment is
 # there, in the host's time. What takes seconds comes first, then what takes longest, so that none runs
-# alone at the end; before the end also what waits in the host's time, on User Mode Linux.
+# alone at the end; before the end also what waits in the host's time: rox-run.
 ROWS = (
     Row("lint", "host"),
     Row("unit", "host"),
@@ -108,8 +108,8 @@ ROWS = (
     Row("net", "newest", CHECK, "core", VIRTUAL),
     Row("verbs", "newest", CHECK, "core", VIRTUAL),
     Row("apps", "newest", CHECK, "core", VIRTUAL),
-    Row("wire", "uml", CHECK, "core"),
-    Row("kunit", "uml"),
+    Row("wire", "uml", CHECK, "core", VIRTUAL),
+    Row("kunit", "uml", clock=VIRTUAL),
     Row("run", "uml", CHECK, "core"),
     Row("verbs", "older", CHECK, "core", VIRTUAL),
     Row("install", "host", CHECK, "core"),

@@ -61,7 +61,8 @@ def parse(arguments):
     add("--plugin", default="", metavar="FILE,ARGUMENTS",
         help="load a plugin into QEMU (which emulates); with --pair .0 or .1 is added to it")
     add("--icount", type=int, nargs="?", const=1, metavar="SHIFT",
-        help="virtual time: the guest's clock counts its instructions, each of 2^SHIFT ns (1), whatever the host does")
+        help="virtual time: the guest's clock counts its instructions, each of 2^SHIFT ns (1), whatever the host does; "
+             "User Mode Linux leaps over idle time, and computes in the host's")
     add("--log", metavar="FILE", help="file for the kernel log (default: in build/vm/)")
     add("--no-unload", action="store_true", help="do not unload rox at the end")
     add("--no-rox", action="store_true", help="do not install rox in the guest")
@@ -151,9 +152,14 @@ def wait_for_socket(path, owner, seconds=20):
 
 
 def virtual_time(options, kernel):
-    """QEMU's -icount. Alone, a guest leaps over the time in which it has nothing to do; two wait for each other."""
-    if options.icount is None or kernel.user_mode:
+    """QEMU's -icount. Alone, a guest leaps over the time in which it has nothing to do; two wait for each other.
+
+    User Mode Linux only leaps: while it computes, its clock is the host's. With several CPUs it cannot.
+    """
+    if options.icount is None or kernel.user_mode and kernel.smp:
         return ""
+    if kernel.user_mode:
+        return "time-travel"
     return f"shift={options.icount},sleep={'on' if options.pair else 'off'}"
 
 

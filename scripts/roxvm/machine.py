@@ -58,7 +58,7 @@ class Settings:
         self.keep = False
         self.role = None
         self.network = []
-        self.icount = ""            # QEMU's -icount, for a guest in virtual time
+        self.icount = ""            # QEMU's -icount, or User Mode Linux' parameter, for a guest in virtual time
         self.plugin = ""
         self.environment = {}
         self.command = ["true"]

@@ -61,7 +61,7 @@ class UserModeMachine(Machine):
             lines.append("con1=fd:0,fd:1")
         return [str(s.kernel.image), f"mem={s.mem}M", f"initrd={self.folder / 'initrd'}",
                 f"uml_dir={self.folder}", "umid=guest", *self.processors(), *lines, *CMDLINE.split(),
-                *s.append.split()]
+                *s.icount.split(), *s.append.split()]
 
     def start(self):
         (self.folder / "initrd").write_bytes(initramfs.build(self.settings.kernel, self.job()))

@@ -14,7 +14,7 @@ from unittest import mock
 
 from roxcheck import booted, record, runs, table
 from roxcheck import cli as check
-from roxvm import cli, debugkernel, foreign, initramfs, kcsan, kernels, kernlog, runkernel, usermode
+from roxvm import cli, debugkernel, foreign, initramfs, kcsan, kernels, kernlog, machine, runkernel, usermode
 from roxvm.paths import HarnessError
 
 RULE = "=" * 66
@@ -116,6 +116,14 @@ class Names(unittest.TestCase):
             kernel = debugkernel.BuiltKernel(debugkernel.recipe_of(name), f"1.0-rox-{name}-0123456789")
             guest = SimpleNamespace(settings=SimpleNamespace(kernel=kernel, cpus=3))
             self.assertEqual(usermode.UserModeMachine.processors(guest), wanted)
+
+    def test_user_mode_linux_in_virtual_time_leaps(self):
+        options = cli.parse(["--icount", "--", "true"])
+        for name, wanted in (("uml", "time-travel"), ("uml-7.3", ""), ("debug", "shift=1,sleep=off")):
+            kernel = debugkernel.BuiltKernel(debugkernel.recipe_of(name), f"1.0-rox-{name}-0123456789")
+            self.assertEqual(cli.virtual_time(options, kernel), wanted)
+        guest = usermode.UserModeMachine(machine.Settings(kernel, icount="time-travel"), Path("/tmp"))
+        self.assertIn("time-travel", guest.command(0, 1, 2, 3))
 
 
 class Installed(unittest.TestCase):
