@@ -175,7 +175,7 @@ static void only_a_simple_write_is_quick(struct kunit *test)
 
 	EXPECT_NOT_QUICK(send->max_psn, rox_psn_add(send->max_psn, 1));
 	EXPECT_NOT_QUICK(q.to->attr.qp_access_flags, 0);
-	EXPECT_NOT_QUICK(q.to->path.daddr.s6_addr[15], 77);
+	EXPECT_NOT_QUICK(q.to->path.daddr.s6_addr[15], q.to->path.daddr.s6_addr[15] ^ 0x55);
 	EXPECT_NOT_QUICK(q.to->state, IB_QPS_INIT);
 	EXPECT_NOT_QUICK(q.to->mtu, QUICK_BYTES - 1);
 	EXPECT_NOT_QUICK(recv->epsn, rox_psn_add(recv->epsn, 1));
