@@ -265,14 +265,14 @@ static u32 rox_adaptive_lost(const struct rox_cc_adaptive *a)
 }
 
 /*
- * Slow start has gone too far: the window becomes what was acknowledged in the round's time, for
- * this round trip.
+ * Slow start has gone too far: the window becomes what was acknowledged in the round's time, for a
+ * round trip without queue.
  */
-static void rox_adaptive_leave(struct rox_cc *cc, u32 round_trip, u64 now)
+static void rox_adaptive_leave(struct rox_cc *cc, u64 now)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
 	u64 took = max_t(u64, now - a->round_at, a->srtt);
-	u64 fits = div64_u64((u64)a->round_acked * round_trip, took);
+	u64 fits = div64_u64((u64)a->round_acked * a->base, took);
 
 	a->slow_start = false;
 	rox_adaptive_set(cc, clamp_t(u64, fits, cc->window / 4, cc->window));
@@ -407,7 +407,7 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	    cc->window >= ROX_TRUST_PART * rox_adaptive_first(cc))
 		a->trusted = true;
 	if (a->slow_start && a->delay > target / 2)
-		rox_adaptive_leave(cc, a->base + target / 2, now);
+		rox_adaptive_leave(cc, now);
 	rox_adaptive_react(cc, target, now);
 	rox_adaptive_count(a, target, empty, now);
 	rox_adaptive_judge(cc, now);
@@ -485,7 +485,7 @@ static void rox_adaptive_loss(const struct rox_cc_link *link, struct rox_cc *cc,
 		a->slow_start = false;
 		rox_adaptive_set(cc, cc->window / 2);
 	} else if (rox_adaptive_lost(a) > 1024 / 8) {
-		rox_adaptive_leave(cc, a->base, now);
+		rox_adaptive_leave(cc, now);
 	}
 }
 
