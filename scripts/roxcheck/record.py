@@ -147,7 +147,8 @@ def cells(content, entry):
     if kernel not in (entry["version"], "host"):
         kernel += f" ({entry['version']})"
     form = form_cell(entry["form"], entry.get("clock"), content["variables"])
-    values = (entry["group"], kernel, entry["cpus"], form, entry["date"], content["commit"], entry["passed"], len(entry["failed"]), len(entry["skipped"]),
+    values = (entry["group"], kernel, entry["cpus"], form, entry["date"], content["commit"],
+              entry["passed"], len(entry["failed"]), len(entry["skipped"]),
               "" if entry["races"] is None else entry["races"], f"{entry['seconds'] / 60:.1f}",
               f"{entry['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in entry else "", entry.get("tree", ""),
               content["host_cpu"])
