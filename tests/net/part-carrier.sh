@@ -57,10 +57,10 @@ ping_beyond() {
 # here 0.3 s, so that it comes long before the retries of rping end.
 carrier_cm() {
 	local server client count status=0
-	in1 rping -s -a $IP1 -P >"$ROX_TMP/pong" 2>&1 &
+	ip netns exec "$NS1" rping -s -a $IP1 -P >"$ROX_TMP/pong" 2>&1 &
 	server=$!
 	soon 10 cm_listens && in2 sysctl -q "net.ipv4.neigh.$DEV2.retrans_time_ms=100" || status=1
-	in2 stdbuf -oL rping -c -v -a $IP1 -C 1000000 >"$ROX_TMP/ping" 2>&1 &
+	ip netns exec "$NS2" stdbuf -oL rping -c -v -a $IP1 -C 1000000 >"$ROX_TMP/ping" 2>&1 &
 	client=$!
 	soon 20 ping_beyond 10 && ip -n "$NS1" link set "$DEV1" down && sleep 1.5 &&
 		ip -n "$NS1" link set "$DEV1" up && count=$(grep -c '^ping data' "$ROX_TMP/ping") &&
