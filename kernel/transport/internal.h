@@ -47,8 +47,12 @@
 /* Shorter local ACK timeouts are raised to this, because a software peer does not answer faster. */
 #define ROX_MIN_ACK_TIMEOUT_NS	(1 * NSEC_PER_MSEC)
 
-/* Timeouts wait this much longer while packets are still in a queue of this host. */
+/*
+ * Timeouts wait this much longer while packets are still in a queue of this host. It doubles each
+ * time, up to ROX_LINGERS times, so that many QPs before a queue that stands do not keep a CPU busy.
+ */
 #define ROX_LINGER_NS		(2 * NSEC_PER_MSEC)
+#define ROX_LINGERS		5U
 
 enum rox_retry_cause {
 	ROX_RETRY_TIMEOUT,

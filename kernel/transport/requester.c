@@ -623,17 +623,26 @@ static bool rox_send_frames(struct rox_qp *qp)
 
 /*
  * While packets are still in a queue of this host, the peer cannot have answered them. Repeating
- * them would only make the queue longer. Return: true if the timer was set again for that.
+ * them would only make the queue longer. When the last one has left, its answer takes a round trip
+ * from then on: rox_retry_watch() sets the timer anew.
+ * Return: true if nothing is to be repeated yet.
  */
 static bool rox_send_lingers(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
 	u64 now = ktime_get_ns();
 
-	if ((send->waits != ROX_WAIT_ACK && send->waits != ROX_WAIT_PROBE) ||
-	    now < send->deadline || !rox_tx_lingers(&qp->ep))
+	if ((send->waits != ROX_WAIT_ACK && send->waits != ROX_WAIT_PROBE) || now < send->deadline)
 		return false;
-	rox_timer_set(qp, send->waits, now + ROX_LINGER_NS);
+	if (rox_tx_lingers(&qp->ep)) {
+		rox_timer_set(qp, send->waits, now + (ROX_LINGER_NS << send->lingers));
+		send->lingers = min(send->lingers + 1, ROX_LINGERS);
+		return true;
+	}
+	if (!send->lingers)
+		return false;
+	send->lingers = 0;
+	rox_timer_clear(qp);
 	return true;
 }
 

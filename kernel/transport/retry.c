@@ -76,6 +76,7 @@ void rox_retry_reset(struct rox_qp *qp)
 	struct rox_send *send = &qp->send;
 
 	send->timeouts = 0;
+	send->lingers = 0;
 	send->naks = 0;
 	WRITE_ONCE(send->rnr_waits, 0);
 	send->retry = qp->attr.retry_cnt;

@@ -341,6 +341,7 @@ struct rox_holes {
  * @ooo_psn: PSN of the last response that arrived while that one was missing
  * @cc: congestion window and pace
  * @timeouts: ACK timeouts since the last progress
+ * @lingers: timeouts in a row that found packets in a queue of this host, up to ROX_LINGERS
  * @naks: NAKs that caused a retransmission, since the last progress or timeout
  * @retry: remaining retries (retry_cnt); reset by progress
  * @rnr_retry: remaining RNR retries (rnr_retry); reset by progress
@@ -383,6 +384,7 @@ struct rox_send {
 	u8 retry;
 	u8 rnr_retry;
 	u8 timeouts;
+	u8 lingers;
 	u8 naks;
 	u8 rnr_waits;
 	u8 refused;

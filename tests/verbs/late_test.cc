@@ -22,9 +22,10 @@ namespace {
 
 using Micros = std::chrono::microseconds;
 
-/// What contexts are opened under. The module tells the provider about late doorbells only then.
+/// What contexts are opened under. The module tells the provider about late doorbells only then. So
+/// dear that a tenth of the time goes to them on a slow machine, too, where few are rung.
 struct DearCalls {
-    Setting call{"/sys/module/rox/parameters/call_us", "40"};
+    Setting call{"/sys/module/rox/parameters/call_us", "5000"};
 };
 
 /// While it lives, the thread has one CPU: no engine takes the queue over.
