@@ -48,8 +48,8 @@
 #define ROX_MIN_ACK_TIMEOUT_NS	(1 * NSEC_PER_MSEC)
 
 /*
- * Timeouts wait this much longer while packets are still in a queue of this host. It doubles each
- * time, up to ROX_LINGERS times, so that many QPs before a queue that stands do not keep a CPU busy.
+ * Timeouts wait this much longer while packets are still in a queue of this host. The time doubles
+ * up to ROX_LINGERS times, so that QPs before a queue that stands do not keep a CPU busy.
  */
 #define ROX_LINGER_NS		(2 * NSEC_PER_MSEC)
 #define ROX_LINGERS		5U
