@@ -200,7 +200,7 @@ case_run() {
 		((try < 3)) && case_repeats "$program" "$output" "${client[@]}" || break
 		# scripts/check counts these lines. Standard output belongs to the case.
 		echo "# again: $why" >&"$case_output"
-		[[ -n $delayed || $why != *listener ]] || ! case_delay add || delayed=1
+		[[ -n $delayed ]] || ! case_too_early "$program" "$output" "${client[@]}" || ! case_delay add || delayed=1
 	done
 	[[ -z $delayed ]] || case_delay delete
 	if ((status == 0 && least)) && (($(case_sent) - before < least)); then
