@@ -95,24 +95,25 @@ queue_has() {
 	(($(queue_backlog) >= $1))
 }
 
-# The packets of rox stand, those of perftest's own connection do not. A QP looks for its packets 15 times a second, not
-# 500 times.
+# The packets of rox stand, those of perftest's own connection do not. When the ACK timeout of 4.3 s is over, a QP looks
+# for its packets 15 times a second, not 500 times. Such a timeout is longer than a slow machine needs for all of them.
+# A QP may probe once, as answers to what goes on together come late.
 queue_stands() {
 	local pid timers
 	modprobe -a sch_prio sch_plug cls_u32 && queue_mark "$ROX2" && queue_set handle 1: prio &&
 		tc -n "$NS2" qdisc add dev "$DEV2" parent 1:1 plug limit 100000000 &&
 		tc -n "$NS2" filter add dev "$DEV2" parent 1: protocol ip u32 match ip dport 4791 0xffff classid 1:1 || return
-	queue_write 200 -q 64 -s 4096 -n 20 -t 4 &
+	queue_write 200 -q 64 -s 4096 -n 20 -t 4 -u 20 &
 	pid=$!
 	soon 60 queue_has 64 || { fail "only $(queue_backlog) packets are in the queue"; return; }
-	sleep 1
+	sleep 5
 	timers=$(queue_timers)
 	sleep 4
 	timers=$(($(queue_timers) - timers))
 	echo "timers: $timers"
 	tc -n "$NS2" qdisc change dev "$DEV2" parent 1:1 plug release_indefinite && wait $pid || return
 	((timers < 8000)) || fail "$timers timers of 64 QPs have run out in 4 seconds" || return
-	((!$(queue_grown "$ROX2" retransmitted_packets))) ||
+	(($(queue_grown "$ROX2" retransmitted_packets) <= 64)) ||
 		fail "$(queue_grown "$ROX2" retransmitted_packets) packets were sent again" || return
 	queue_clear
 }

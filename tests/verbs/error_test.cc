@@ -5,34 +5,14 @@
 #include <iostream>
 #include <set>
 
-#include <sched.h>
-
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/process.h"
+#include "lib/thread.h"
 
 using namespace vt;
 
 namespace {
-
-/// While it lives, this thread stays where it is now, and so do the timers of what it posts.
-class OneCpu {
-public:
-    OneCpu()
-    {
-        cpu_set_t here;
-        CPU_ZERO(&here);
-        CPU_SET(sched_getcpu(), &here);
-        sched_getaffinity(0, sizeof(before_), &before_);
-        EXPECT_EQ(sched_setaffinity(0, sizeof(here), &here), 0);
-    }
-    ~OneCpu() { sched_setaffinity(0, sizeof(before_), &before_); }
-    OneCpu(const OneCpu &) = delete;
-    OneCpu &operator=(const OneCpu &) = delete;
-
-private:
-    cpu_set_t before_{};
-};
 
 class ErrorCore : public PairTest {
 protected:
@@ -386,7 +366,7 @@ TEST_F(RetryCore, WhoHasToPostTheReceivesGetsTheCpu)
     Params params;
     params.min_rnr_timer = 1; // 10 us: all together ask far more often than they can be answered
     params.rnr_retry = 7;
-    OneCpu pinned;
+    OneCpu pinned; // and with it the timers of what it posts
     std::vector<std::unique_ptr<Qp>> senders, receivers;
     for (std::size_t i = 0; i < kQps; i++) {
         senders.push_back(std::make_unique<Qp>(a.pd.get(), a.send_cq.get(), a.recv_cq.get()));

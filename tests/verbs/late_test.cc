@@ -3,18 +3,19 @@
 /// Late doorbells: where the module holds system calls for dear, a program that rings often rings
 /// one for many posts. What is posted and then forgotten is sent by the kernel's timer. So the
 /// posts whose arrival is watched for in memory, without a poll, are the ones that matter.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <random>
-
-#include <sched.h>
 
 #include "lib/attribute.h"
 #include "lib/diagnose.h"
 #include "lib/pair.h"
 #include "lib/rdmatool.h"
+#include "lib/thread.h"
 
 using namespace vt;
 
@@ -26,25 +27,6 @@ using Micros = std::chrono::microseconds;
 /// dear that a tenth of the time goes to them on a slow machine, too, where few are rung.
 struct DearCalls {
     Setting call{"/sys/module/rox/parameters/call_us", "5000"};
-};
-
-/// While it lives, the thread has one CPU: no engine takes the queue over.
-class OneCpu {
-public:
-    OneCpu()
-    {
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        check(sched_getaffinity(0, sizeof(all_), &all_) ? errno : 0, "sched_getaffinity");
-        CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
-        check(sched_setaffinity(0, sizeof(one), &one) ? errno : 0, "sched_setaffinity");
-    }
-    ~OneCpu() { sched_setaffinity(0, sizeof(all_), &all_); }
-    OneCpu(const OneCpu &) = delete;
-    OneCpu &operator=(const OneCpu &) = delete;
-
-private:
-    cpu_set_t all_{};
 };
 
 class LateCore : protected DearCalls, public PairTest {
@@ -93,18 +75,35 @@ protected:
     }
 
     /// Doorbells of so many posts in groups, each of which is waited for.
-    std::uint64_t rung(int groups, int group)
+    std::uint64_t rung(std::uint64_t groups, std::uint64_t group)
     {
         const std::uint64_t before = port_counter(device_a(), "doorbells");
-        for (int i = 0; i < groups; i++) {
-            for (int k = 0; k < group; k++)
+        for (std::uint64_t i = 0; i < groups; i++) {
+            for (std::uint64_t k = 0; k < group; k++)
                 post();
             reap();
         }
         return port_counter(device_a(), "doorbells") - before;
     }
 
-    OneCpu cpu;
+    /// How many posts are sure to take less than the time between two looks at the ring (1 ms).
+    /// What is there at two looks is sent without a doorbell, and as forgotten if that happens
+    /// again.
+    std::uint64_t posts_between_looks()
+    {
+        constexpr std::uint64_t most = 32;
+        constexpr std::uint64_t tried = 4;
+        hot();
+        const auto begin = Clock::now();
+        for (std::uint64_t i = 0; i < tried; i++)
+            post();
+        const auto took = std::chrono::ceil<Micros>(Clock::now() - begin);
+        reap();
+        return std::clamp<std::uint64_t>(tried * 500 / static_cast<std::uint64_t>(took.count()),
+                                         tried, most);
+    }
+
+    OneCpu cpu; // no engine takes the queue over
     Buffer near = a.buffer(4096);
     Buffer far = b.buffer(4096);
     std::uint64_t posted = 0;
@@ -115,8 +114,8 @@ protected:
 TEST_F(LateCore, OneDoorbellForManyPosts)
 {
     constexpr std::uint64_t groups = 200;
-    constexpr std::uint64_t group = 32;
     start();
+    const std::uint64_t group = posts_between_looks();
     std::uint64_t least = ~std::uint64_t{0};
     for (Deadline end; least > groups * 2 && !end.passed();) {
         hot();

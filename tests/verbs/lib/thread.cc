@@ -40,6 +40,22 @@ void enter(const std::string &name)
 
 } // namespace
 
+OneCpu::OneCpu()
+{
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(static_cast<std::size_t>(sched_getcpu()), &here);
+    if (sched_getaffinity(0, sizeof(before_), &before_))
+        fail("sched_getaffinity", errno);
+    if (sched_setaffinity(0, sizeof(here), &here))
+        fail("sched_setaffinity", errno);
+}
+
+OneCpu::~OneCpu()
+{
+    sched_setaffinity(0, sizeof(before_), &before_);
+}
+
 void in_thread(const std::function<void()> &body)
 {
     std::exception_ptr problem;
@@ -58,11 +74,7 @@ void in_thread(const std::function<void()> &body)
 void on_one_cpu(const std::function<void()> &body)
 {
     in_thread([&] {
-        cpu_set_t cpu;
-        CPU_ZERO(&cpu);
-        CPU_SET(sched_getcpu(), &cpu);
-        if (sched_setaffinity(0, sizeof(cpu), &cpu))
-            fail("sched_setaffinity", errno);
+        const OneCpu cpu;
         body();
     });
 }

@@ -6,7 +6,21 @@
 #include <functional>
 #include <string>
 
+#include <sched.h>
+
 namespace vt {
+
+/// While it lives, the calling thread stays on the CPU where it is. Throws what fail() throws.
+class OneCpu {
+public:
+    OneCpu();
+    ~OneCpu();
+    OneCpu(const OneCpu &) = delete;
+    OneCpu &operator=(const OneCpu &) = delete;
+
+private:
+    cpu_set_t before_{};
+};
 
 /// Runs @p body in a new thread and waits for it. Rethrows what @p body throws. Changes of
 /// capabilities and namespaces end with the thread.
