@@ -50,8 +50,12 @@
 
 /* Longest time to poll in vain, whatever spin_us says. */
 #define ROX_SPIN_MAX_US 1000U
-/* The engine polls in vain for spin_us, or this many times the duration of its last turn. */
+/*
+ * The engine polls in vain for spin_us, or this many times the duration of its last turn, or of a
+ * doorbell before there was one, but no longer than ROX_TURN_WAIT_MAX_NS.
+ */
 #define ROX_WAITS_FOR_A_TURN 4ULL
+#define ROX_TURN_WAIT_MAX_NS (4 * NSEC_PER_MSEC)
 /* Polls of the indices for each reading of the clock. */
 #define ROX_SPIN_LOOKS 8
 /*
@@ -309,7 +313,14 @@ enum rox_stint {
 static u64 rox_engine_patience(const struct rox_engine *engine, u64 took)
 {
 	return clamp_t(u64, ROX_WAITS_FOR_A_TURN * took, rox_engine_spin_us(engine) * NSEC_PER_USEC,
-		       ROX_SPIN_MAX_US * NSEC_PER_USEC);
+		       ROX_TURN_WAIT_MAX_NS);
+}
+
+/* Sets how long a stint lasts, where the turn of a queue takes @took ns. */
+static void rox_engine_pace(struct rox_engine *engine, u64 took)
+{
+	engine->stint_ns = clamp_t(u64, ROX_STINT_ROUNDS * engine->count * took,
+				   ROX_STINT_NS, ROX_STINT_MOST_NS);
 }
 
 /*
@@ -319,9 +330,9 @@ static u64 rox_engine_patience(const struct rox_engine *engine, u64 took)
  */
 static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 {
-	u64 now = ktime_get_ns();
-	u64 until = now + rox_engine_patience(engine, 0);
-	u64 before;
+	u32 ring_ns = READ_ONCE(engine->ring_ns);
+	u64 now = ktime_get_ns(), began = now, before;
+	u64 until = now + rox_engine_patience(engine, ring_ns);
 	unsigned int found;
 	int looks;
 
@@ -339,9 +350,7 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 		now = ktime_get_ns();
 		if (found) {
 			until = now + rox_engine_patience(engine, now - before);
-			engine->stint_ns = clamp_t(u64, ROX_STINT_ROUNDS * engine->count *
-						   div_u64(now - before, found),
-						   ROX_STINT_NS, ROX_STINT_MOST_NS);
+			rox_engine_pace(engine, div_u64(now - before, found));
 		}
 		if (now >= engine->end)
 			return ROX_STINT_WHOLE;
@@ -349,8 +358,16 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 			return ROX_STINT_CUT;
 		if (now >= until)
 			break;
-		if (!llist_empty(&engine->joining))
+		if (!llist_empty(&engine->joining)) {
 			rox_engine_admit(engine);
+			/*
+			 * The doorbell did what a turn does. The thread may take turns with more
+			 * queues, and each needs work in this stint to stay.
+			 */
+			until = ktime_get_ns() + rox_engine_patience(engine, ring_ns);
+			rox_engine_pace(engine, ring_ns);
+			engine->end = max(engine->end, began + engine->stint_ns);
+		}
 	}
 	return ROX_STINT_IDLE;
 }

@@ -8,7 +8,7 @@
 # sent again, as it is by rdma_rxe. Every hundredth packet is lost, not one by chance, so that passes
 # can be compared. The filter of a qdisc loses it, of which the sender is not told.
 
-LOSS_NETEM='limit 10000 delay 0.5ms'
+LOSS_DELAY_US=500
 LOSS_DROP='matchall classid 1:1 action pass random determ drop 100'
 LOSS_BYTES=$((24 << 20)) LOSS_MESSAGE=65536
 # Two ends in the first namespace, with a device of rdma_rxe each.
@@ -44,6 +44,23 @@ loss_net_delete() {
 	ip link delete "${LOSS_NETDEVS[0]}" && ip rule add pref 0 lookup local && ip rule delete pref 100
 }
 
+# How long rdma_rxe needs for a packet of 4 KiB, in microseconds; nothing is lost.
+loss_packet_us() {
+	local options=(-F -s "$LOSS_MESSAGE" -n 64)
+	NS2=$NS1 run_pair -t 100 -- ib_write_bw -d "${LOSS_DEVICES[0]}" "${options[@]}" -- \
+		ib_write_bw -d "${LOSS_DEVICES[1]}" "${options[@]}" "${LOSS_IPS[0]}" >"$ROX_TMP/loss" || return
+	awk -v size="$LOSS_MESSAGE" '$1 == size && $4 > 0 { printf "%d", 1000000 / 256 / $4 }' "$ROX_TMP/loss"
+}
+
+# On a slow machine rdma_rxe sends next to nothing in a millisecond. There the other end is so far away that rdma_rxe
+# sends 60 packets before an answer can come, which is about as many as it has on their way at once.
+loss_distance() {
+	local took
+	took=$(loss_packet_us) && [[ -n $took ]] || return
+	((took < 200)) || LOSS_DELAY_US=$((took * 30))
+	echo "# $took us a packet, $LOSS_DELAY_US us to the other end" >&"$case_output"
+}
+
 # loss_pass NAME SERVER-DEV CLIENT-DEV SERVER-IP "NS NETDEV" of the server and of the client
 loss_pass() {
 	local name=$1 server=$2 client=$3 ip=$4 end ns netdev status=0
@@ -51,7 +68,7 @@ loss_pass() {
 		read -r ns netdev <<<"$end"
 		ip netns exec $ns ethtool -K "$netdev" gso off tso off &&
 			tc -n $ns qdisc replace dev "$netdev" root handle 1: prio &&
-			tc -n $ns qdisc add dev "$netdev" parent 1:1 netem $LOSS_NETEM &&
+			tc -n $ns qdisc add dev "$netdev" parent 1:1 netem limit 10000 delay ${LOSS_DELAY_US}us &&
 			tc -n $ns filter add dev "$netdev" parent 1: $LOSS_DROP || return
 	done
 	local options=(-F -s "$LOSS_MESSAGE" -n $((LOSS_BYTES / LOSS_MESSAGE)))
@@ -78,6 +95,7 @@ loss_counts() {
 # loss_cases RXE-DEV ROX-DEV RXE-IP ROX-IP RXE-END ROX-END: requests and acknowledges are lost
 loss_cases() {
 	tap_run "two devices of rdma_rxe" loss_net
+	tap_run "how far apart the ends are" loss_distance
 	tap_run "1 % lost: rxe to rxe" loss_pass "rxe to rxe" "${LOSS_DEVICES[@]}" "${LOSS_IPS[0]}" \
 		"$NS1 ${LOSS_NETDEVS[0]}" "$NS1 ${LOSS_NETDEVS[1]}"
 	tap_run "they are deleted" loss_net_delete
