@@ -48,7 +48,7 @@
 #include <linux/slab.h>
 #include "internal.h"
 
-/* Longest time to poll in vain, whatever spin_us says. */
+/* The most that spin_us may say. */
 #define ROX_SPIN_MAX_US 1000U
 /*
  * The engine polls in vain for spin_us, or this many times the duration of its last turn, or of a

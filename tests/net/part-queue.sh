@@ -133,8 +133,7 @@ queue_stands() {
 # than any machine.
 queue_refuses() {
 	queue_mark "$ROX2"
-	queue_set pfifo limit 1 && tc -n "$NS2" qdisc replace dev "$DEV2" root handle 1: \
-		tbf rate 5mbit burst 4000 limit 12000 &&
+	queue_set tbf rate 5mbit burst 4000 limit 12000 &&
 		queue_write 100 -q 8 -s 8192 -n 100 -u 21 && queue_clear || return
 	(($(queue_grown "$ROX2" tx_refused) > 0)) || fail "nothing was refused"
 }
@@ -169,7 +168,7 @@ queue_order() {
 	local messages=125000 early hopper
 	((!${ROX_BRIEF:-0})) || messages=10000
 	queue_mark "$ROX1"
-	queue_xps || return
+	queue_count $QUEUES && queue_xps || return
 	(
 		soon 20 pgrep -f "ib_write_bw -d $ROX2" >/dev/null
 		queue_hop "$(pgrep -f "^ib_write_bw -d $ROX2")"
