@@ -148,7 +148,9 @@ void rox_mr_put(struct rox_mr *mr)
 
 void rox_mr_leave(struct rox_mr *mr)
 {
-	rox_mr_put(mr);
+	/* Mostly nobody else has a reference. A lease has one, and who takes one had it before. */
+	if (refcount_dec_and_test(&mr->ref))
+		return;
 	rox_leases_recall(&mr->leases);
 	wait_for_completion(&mr->gone);
 }

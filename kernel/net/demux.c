@@ -158,7 +158,6 @@ void rox_skb_claim(struct sk_buff *skb, struct rox_endpoint *to, const struct ro
 static void rox_deliver(const struct rox_in_frame *f, struct rox_run *run, bool last)
 {
 	if (likely(!run->bad)) {
-		run->octets = min(f->len - run->first * f->seg, run->count * f->seg);
 		if (unlikely(run->dqpn == ROX_QPN_GSI) && rox_stranger_waits(&f->rx, run, last))
 			return;
 		rox_receiver->receive(&f->rx, run, last);
@@ -169,12 +168,12 @@ static void rox_deliver(const struct rox_in_frame *f, struct rox_run *run, bool 
 		kfree_skb(f->rx.skb);
 }
 
-/* Sets @run to packet @index of the frame alone. @p: its BTH, or NULL. */
-static void rox_classify(const u8 *p, u32 index, struct rox_run *run)
+/* Sets @run to packet @index of the frame alone, which has @len bytes. @p: its BTH, or NULL. */
+static void rox_classify(const u8 *p, u32 index, u32 len, struct rox_run *run)
 {
 	struct rox_bth bth = {};
 
-	*run = (struct rox_run) { .first = index, .count = 1, .bad = true };
+	*run = (struct rox_run) { .first = index, .count = 1, .octets = len, .bad = true };
 	if (!p)
 		return;
 	rox_bth_parse(&bth, p);
@@ -210,29 +209,41 @@ static bool rox_run_goes_on(const u8 *p, __be64 key)
 	return rox_bth_alike(mine, key) && rox_run_flags(mine) == rox_run_flags(key);
 }
 
+/* The BTH of the next packet, which has @len bytes. Return: NULL if the packet is too short. */
+static const u8 *rox_next_bth(struct rox_rx *walk, u32 len, u8 *buf)
+{
+	const u8 *p;
+
+	if (unlikely(len < ROX_BTH_LEN))
+		return NULL;
+	p = rox_rx_whole(walk, walk->off, ROX_BTH_LEN);
+	return likely(p) ? p : skb_header_pointer(walk->skb, walk->off, ROX_BTH_LEN, buf);
+}
+
 /* Cuts the frame into runs. Mostly the whole frame is one run. */
 static void rox_deliver_runs(const struct rox_in_frame *f)
 {
 	struct rox_run run = { .bad = true }, next;
-	u32 off, i, n = DIV_ROUND_UP(f->len, f->seg);
 	u8 buf[ROX_BTH_LEN], bth[ROX_BTH_LEN] = {};
 	struct rox_rx walk;
 	const u8 *p;
+	u32 len;
 
-	rox_rx_walk(&walk, f->rx.skb);
-	for (i = 0, off = f->off; i < n; i++, off += f->seg) {
-		p = rox_rx_whole(&walk, off, ROX_BTH_LEN);
-		if (unlikely(!p))
-			p = skb_header_pointer(f->rx.skb, off, ROX_BTH_LEN, buf);
+	rox_rx_walk(&walk, f->rx.skb, f->off, f->len, f->seg);
+	for (; walk.left; rox_rx_step(&walk, len)) {
+		len = rox_rx_len(&walk);
+		p = rox_next_bth(&walk, len, buf);
 		if (likely(!run.bad && rox_run_goes_on(p, rox_bth_key(bth)))) {
 			run.count++;
+			run.octets += len;
 			continue;
 		}
 		if (p)
 			memcpy(bth, p, ROX_BTH_LEN);
-		rox_classify(p ? bth : NULL, i, &next);
+		rox_classify(p ? bth : NULL, walk.index, len, &next);
 		if (rox_same_run(&run, &next)) {
 			run.count++;
+			run.octets += len;
 			continue;
 		}
 		if (run.count)

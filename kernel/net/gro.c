@@ -2,14 +2,14 @@
 /*
  * Joins packets into frames before IP looks at them (GRO). Standard UDP GRO joins only packets with
  * a UDP checksum; rdma_rxe and adapters send none. A frame has packets of one flow and QP in PSN
- * order, all of one size but the last, which may be shorter. It is a UDP GSO frame like those that
- * rox sends, and could be cut into the same packets again.
+ * order. They may have different sizes: the first packet of a WRITE, for instance, has one more
+ * header than those after it. So the frame is a list, in which each packet keeps its headers
+ * (SKB_GSO_FRAGLIST), and could be separated into the same packets again.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
 #include <net/gro.h>
-#include <net/ip6_checksum.h>
 #include <net/udp.h>
 
 #include "internal.h"
@@ -122,8 +122,7 @@ static bool rox_gro_fits(const struct sock *sk, struct sk_buff *p, struct sk_buf
 	u16 count = NAPI_GRO_CB(p)->count;
 	u32 len = skb_gro_len(skb);
 
-	if (NAPI_GRO_CB(skb)->flush || skb_is_gso(skb) || len > skb_shinfo(p)->gso_size ||
-	    p->len + len > ROX_GRO_BYTES)
+	if (NAPI_GRO_CB(skb)->flush || skb_is_gso(skb) || p->len + len > ROX_GRO_BYTES)
 		return false;
 	if (!rox_gro_parse_first(sk, p, skb_gro_offset(skb), &first))
 		return false;
@@ -227,36 +226,19 @@ struct sk_buff *rox_gro_receive(struct sock *sk, struct list_head *head, struct 
 		/* A packet that does not fit comes after the frame, which the stack gets. */
 		if (!rox_gro_fits(sk, p, skb, &pkt) || !rox_gro_append(p, skb))
 			return p;
-		/* A shorter packet is the last one. */
-		if (skb->len < skb_shinfo(p)->gso_size || NAPI_GRO_CB(p)->count >= ROX_GRO_PKTS)
-			return p;
-		return NULL;
+		return NAPI_GRO_CB(p)->count < ROX_GRO_PKTS ? NULL : p;
 	}
 	if (!NAPI_GRO_CB(skb)->flush && !rox_gro_is_ours(sk, ns, &pkt))
 		NAPI_GRO_CB(skb)->flush = 1;
 	return NULL;
 }
 
-/* Makes the frame a UDP GSO frame, with a checksum that is still to be computed. */
+/* The UDP checksums are those of the packets. Whoever separates them does not compute new ones. */
 int rox_gro_complete(struct sock *sk, struct sk_buff *skb, int nhoff)
 {
-	struct udphdr *udp = (struct udphdr *)(skb->data + nhoff) - 1;
-	u32 len = skb->len - nhoff + sizeof(*udp);
-
-	if (sk->sk_family == AF_INET6) {
-		const struct ipv6hdr *ip6 = (const struct ipv6hdr *)udp - 1;
-
-		udp->check = ~udp_v6_check(len, &ip6->saddr, &ip6->daddr, 0);
-	} else {
-		const struct iphdr *ip = (const struct iphdr *)udp - 1;
-
-		udp->check = ~udp_v4_check(len, ip->saddr, ip->daddr, 0);
-	}
-	skb->csum_start = (u8 *)udp - skb->head;
-	skb->csum_offset = offsetof(struct udphdr, check);
-	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->ip_summed = CHECKSUM_UNNECESSARY;
 	skb->encapsulation = 0;
-	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST;
 	skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count;
 	return 0;
 }

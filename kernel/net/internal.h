@@ -192,12 +192,48 @@ extern const struct rox_net_ops *rox_receiver;
 
 /* ---- packets in frames (rx.c) ---- */
 
-/* Begins a walk that is only for rox_rx_whole(). */
-static inline void rox_rx_walk(struct rox_rx *rx, struct sk_buff *skb)
+/*
+ * Is each packet an sk_buff of its own, with its own size? GRO makes such lists, and so do senders
+ * for netdevs without scatter-gather.
+ */
+static inline bool rox_skb_is_list(const struct sk_buff *skb)
+{
+	return skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST && skb_has_frag_list(skb);
+}
+
+/*
+ * Begins a walk over @left bytes of packets at @off of @skb, each with @seg bytes but the last, or
+ * a list.
+ */
+static inline void rox_rx_walk(struct rox_rx *rx, struct sk_buff *skb, u32 off, u32 left, u32 seg)
 {
 	rx->skb = skb;
+	rx->off = off;
+	rx->left = left;
+	rx->seg = seg;
+	rx->index = 0;
+	rx->part = rox_skb_is_list(skb) ? skb : NULL;
 	rx->piece_off = 0;
 	rx->piece_end = 0;
+}
+
+/* Return: UDP payload bytes of the next packet; 0 if there is none. */
+static inline u32 rox_rx_len(const struct rox_rx *rx)
+{
+	if (likely(!rx->part))
+		return min(rx->seg, rx->left);
+	/* The first one has the headers of the frame before it. */
+	return min(rx->part == rx->skb ? skb_pagelen(rx->skb) - rx->off : rx->part->len, rx->left);
+}
+
+/* Moves past the next packet, which has @len bytes. */
+static inline void rox_rx_step(struct rox_rx *rx, u32 len)
+{
+	rx->off += len;
+	rx->left -= len;
+	rx->index++;
+	if (unlikely(rx->part))
+		rx->part = rx->part == rx->skb ? skb_shinfo(rx->skb)->frag_list : rx->part->next;
 }
 
 /* rox_rx_whole() where the bytes are not in the current piece. */

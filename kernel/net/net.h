@@ -523,11 +523,14 @@ static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
  * @has_head: @head is set, when the first packet is looked at
  * @v6: IPv6
  * @fixed_id: all packets have the same IPv4 ID; else the IDs are consecutive
+ * @unsent: the frame has been on no wire, so one right ICRC is enough
+ * @proved: a packet of the frame had a right ICRC
  * @id: IPv4 ID of the first packet
  * @l4_off: offset of the UDP header
  * @off: offset of the next packet's UDP payload
  * @left: bytes of UDP payload left
  * @seg: UDP payload bytes of each packet but the last (gso_size), or all
+ * @part: in a list of packets: the next one; else NULL
  * @index: index of the next packet in the frame
  * @piece: address of the piece of memory that had the last packet
  * @piece_off: offset of its first byte in the frame
@@ -541,11 +544,14 @@ struct rox_rx {
 	bool has_head;
 	bool v6;
 	bool fixed_id;
+	bool unsent;
+	bool proved;
 	u16 id;
 	u32 l4_off;
 	u32 off;
 	u32 left;
 	u32 seg;
+	const struct sk_buff *part;
 	u32 index;
 	const u8 *piece;
 	u32 piece_off;

@@ -15,7 +15,7 @@
 
 static bool recheck;
 module_param(recheck, bool, 0644);
-MODULE_PARM_DESC(recheck, "Compute the ICRC also of packets that are still where a sender of this machine wrote them (default: N)");
+MODULE_PARM_DESC(recheck, "Compute the ICRC also of packets that have been on no wire (default: N)");
 
 /**
  * rox_skb_walk() - calls a function for each contiguous piece of a frame
@@ -69,6 +69,43 @@ static struct rox_local_hdr *rox_local_hdr(const struct sk_buff *skb)
 	return (struct rox_local_hdr *)skb->data;
 }
 
+/*
+ * Is the frame as its sender made it, who has left the UDP checksum to a netdev? Then it has been
+ * on no wire: a netdev that sends it to one computes the checksum, and whatever changes the frame
+ * on its way has to do that before. So the networking core relies on the data of such frames
+ * (CHECKSUM_PARTIAL). Guests tell each other by VIRTIO_NET_HDR_F_NEEDS_CSUM. UDP has gone past
+ * where the checksum begins, so what is left is the place where it is missing. Our GRO leaves it
+ * open as well, but in lists of packets, which may come from a wire.
+ *
+ * The packets of such a frame have the same headers, which NAT, for instance, may have changed. So
+ * the ICRC of one packet shows that the headers are right.
+ */
+static bool rox_skb_is_unsent(const struct sk_buff *skb)
+{
+	return skb_is_gso(skb) && skb->csum_start == skb->transport_header &&
+	       skb->csum_offset == offsetof(struct udphdr, check) &&
+	       skb->ip_summed != CHECKSUM_COMPLETE && !skb_has_frag_list(skb);
+}
+
+/* Leaves @count packets of the walk, from that with index @first on. */
+static void rox_rx_narrow(struct rox_rx *rx, u32 first, u32 count)
+{
+	struct rox_rx end;
+
+	if (likely(!rx->part)) {
+		rx->index = first;
+		rx->off += first * rx->seg;
+		rx->left = min(rx->left - first * rx->seg, count * rx->seg);
+		return;
+	}
+	while (rx->index < first && rx->part)
+		rox_rx_step(rx, rox_rx_len(rx));
+	end = *rx;
+	while (end.index < first + count && end.part)
+		rox_rx_step(&end, rox_rx_len(&end));
+	rx->left = end.off - rx->off;
+}
+
 /**
  * rox_rx_begin() - begins a walk over the packets of a frame
  * @rx: the walk
@@ -77,24 +114,22 @@ static struct rox_local_hdr *rox_local_hdr(const struct sk_buff *skb)
 void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 {
 	const struct rox_skb_cb *cb = rox_skb_cb(skb);
-	u32 len;
+	u32 off, len;
 
-	rox_rx_walk(rx, skb);
 	if (cb->local) {
-		rx->left = 1;
+		rox_rx_walk(rx, skb, 0, 1, 1);
 		return;
 	}
 	rx->v6 = ip_hdr(skb)->version == 6;
 	rx->fixed_id = skb_shinfo(skb)->gso_type & SKB_GSO_TCP_FIXEDID;
 	rx->l4_off = rx->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
-	rx->off = rx->l4_off + sizeof(struct udphdr);
-
-	len = skb->len - rx->off;
-	rx->seg = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len;
-	rx->index = cb->first;
 	rx->has_head = false;
-	rx->off += cb->first * rx->seg;
-	rx->left = min(len - cb->first * rx->seg, cb->count * rx->seg);
+	rx->unsent = rox_skb_is_unsent(skb) && !READ_ONCE(recheck);
+	rx->proved = false;
+	off = rx->l4_off + sizeof(struct udphdr);
+	len = skb->len - off;
+	rox_rx_walk(rx, skb, off, len, skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len);
+	rox_rx_narrow(rx, cb->first, cb->count);
 }
 
 /* Sets rx->piece to @len bytes that begin at @off of the frame. Return: false if not mapped. */
@@ -128,13 +163,23 @@ static bool rox_enter_page(struct rox_rx *rx, const struct sk_buff *skb, u32 beg
 	return false;
 }
 
+/* The same in @part, a buffer in the list of the frame. */
+static bool rox_enter_sub(struct rox_rx *rx, const struct sk_buff *part, u32 begin, u32 off)
+{
+	if (off - begin < skb_headlen(part))
+		return rox_enter_piece(rx, part->data, begin, skb_headlen(part), NULL);
+	return rox_enter_page(rx, part, begin, off);
+}
+
 /* Sets it to the piece with @off: the linear part, a page fragment, or what GRO appended. */
 static bool rox_enter_part(struct rox_rx *rx, u32 off)
 {
 	struct sk_buff *skb = rx->skb;
 	u32 begin = skb->len;
-	const struct sk_buff *part;
+	const struct sk_buff *part = rx->part;
 
+	if (part && part != skb && off >= rx->off && off - rx->off < part->len)
+		return rox_enter_sub(rx, part, rx->off, off);
 	if (off < skb_headlen(skb))
 		return rox_enter_piece(rx, skb->data, 0, skb_headlen(skb), NULL);
 	skb_walk_frags(skb, part)
@@ -142,10 +187,8 @@ static bool rox_enter_part(struct rox_rx *rx, u32 off)
 	if (off < begin)
 		return rox_enter_page(rx, skb, 0, off);
 	skb_walk_frags(skb, part) {
-		if (off - begin < skb_headlen(part))
-			return rox_enter_piece(rx, part->data, begin, skb_headlen(part), NULL);
 		if (off - begin < part->len)
-			return rox_enter_page(rx, part, begin, off);
+			return rox_enter_sub(rx, part, begin, off);
 		begin += part->len;
 	}
 	return false;
@@ -227,8 +270,14 @@ static bool rox_icrc_fits(struct rox_rx *rx, u32 len, const u8 *whole, u32 id_of
 
 static bool rox_icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole)
 {
-	if (rox_icrc_fits(rx, len, whole, rx->fixed_id ? 0 : rx->index))
+	if (rx->unsent && rx->proved) {
+		rox_ep_count(rox_skb_cb(rx->skb)->to, ROX_CNT_RX_ICRC_KNOWN);
 		return true;
+	}
+	if (rox_icrc_fits(rx, len, whole, rx->fixed_id ? 0 : rx->index)) {
+		rx->proved = true;
+		return true;
+	}
 
 	/* GRO may join packets that all have the same ID, without setting the flag for it. */
 	if (!rx->index || rx->v6 || rx->fixed_id || !rox_icrc_fits(rx, len, whole, 0))
@@ -313,7 +362,7 @@ static bool rox_next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
 	if (unlikely(!rx->has_head))
 		rox_rx_head(rx);
 	while (rx->left && !found) {
-		u32 len = min(rx->seg, rx->left);
+		u32 len = rox_rx_len(rx);
 		const u8 *whole = rox_rx_whole(rx, rx->off, len);
 
 		if (!rox_parse_packet(rx, pkt, len, whole))
@@ -322,9 +371,7 @@ static bool rox_next_wire(struct rox_rx *rx, struct rox_pkt *pkt)
 			rox_ep_count(to, ROX_CNT_RX_ICRC);
 		else
 			found = true;
-		rx->off += len;
-		rx->left -= len;
-		rx->index++;
+		rox_rx_step(rx, len);
 	}
 	return found;
 }
@@ -396,14 +443,12 @@ void rox_rx_join(struct rox_rx *rx, struct rox_pkt *pkt, u32 most)
 	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
 	u32 size = pkt->payload_len, n = 1;
 
-	if (!pkt->payload || !size || pkt->bth.pad)
+	if (!pkt->payload || !size || pkt->bth.pad || rx->part)
 		return;
 	while ((n + 1) * size < most &&
 	       rox_rx_continues(rx, rx->seg, rox_psn_add(pkt->bth.psn, n))) {
 		pkt->bth.ackreq |= rox_icrc_bth(&rx->head)[sizeof(__be64)] >> 7;
-		rx->off += rx->seg;
-		rx->left -= rx->seg;
-		rx->index++;
+		rox_rx_step(rx, rx->seg);
 		n++;
 	}
 	if (n == 1)
@@ -478,22 +523,21 @@ void rox_pkt_addrs(const struct rox_pkt *pkt, struct in6_addr *saddr, struct in6
 	}
 }
 
-/* The length in the header is that of one packet, not of the whole frame. */
-static void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
+/* The length in the header is that of the packet, not of the whole frame. */
+static void rox_skb_grh(const struct rox_pkt *pkt, u8 grh[ROX_GRH_LEN])
 {
-	u16 seg = sizeof(struct udphdr) + skb_shinfo(skb)->gso_size;
+	u16 len = sizeof(struct udphdr) + ROX_BTH_LEN + pkt->info->ext_len + pkt->payload_len +
+		  pkt->bth.pad + ROX_ICRC_LEN;
 
-	if (ip_hdr(skb)->version == 6) {
-		struct ipv6hdr ip = *ipv6_hdr(skb);
+	if (ip_hdr(pkt->skb)->version == 6) {
+		struct ipv6hdr ip = *ipv6_hdr(pkt->skb);
 
-		if (skb_is_gso(skb))
-			ip.payload_len = htons(seg);
+		ip.payload_len = htons(len);
 		memcpy(grh, &ip, sizeof(ip));
 	} else {
-		struct iphdr ip = *ip_hdr(skb);
+		struct iphdr ip = *ip_hdr(pkt->skb);
 
-		if (skb_is_gso(skb))
-			ip.tot_len = htons(sizeof(ip) + seg);
+		ip.tot_len = htons(sizeof(ip) + len);
 		memset(grh, 0, ROX_GRH_LEN - sizeof(ip));
 		memcpy(grh + ROX_GRH_LEN - sizeof(ip), &ip, sizeof(ip));
 	}
@@ -507,7 +551,7 @@ static void rox_skb_grh(const struct sk_buff *skb, u8 grh[ROX_GRH_LEN])
 void rox_pkt_grh(const struct rox_pkt *pkt, u8 grh[ROX_GRH_LEN])
 {
 	if (!pkt->burst)
-		rox_skb_grh(pkt->skb, grh);
+		rox_skb_grh(pkt, grh);
 	else if (pkt->skb)
 		memcpy(grh, rox_local_hdr(pkt->skb)->grh, ROX_GRH_LEN);
 	else

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit: the packets of a frame that continue a message are joined, and what stops that.
+ * KUnit: the packets of a frame that continue a message are joined, and what stops that; which
+ * packets are checked; packets of different sizes.
  */
 #include <linux/ip.h>
 #include <linux/udp.h>
@@ -26,38 +27,49 @@ struct frame {
 	u8 *payload;
 };
 
-/* Writes packet @i with a right ICRC. */
-static void write_packet(struct frame *f, u32 i, u8 opcode, u32 psn, bool ackreq)
+/* Writes packet @i, with @len bytes of payload and a right ICRC, to @p. */
+static void write_at(struct frame *f, u8 *p, u32 i, const struct rox_bth *bth, u32 len)
 {
-	const struct rox_bth bth = {
-		.opcode = opcode, .migreq = true, .pkey = 0xffff, .dqpn = f->qp->ibqp.qp_num,
-		.ackreq = ackreq, .psn = psn,
-	};
-	u8 *p = f->payload + i * SEG;
 	struct rox_icrc_head head;
 	__le32 icrc;
 	u32 crc;
 
 	rox_icrc_head_v4(&head, ip_hdr(f->skb), udp_hdr(f->skb));
-	rox_bth_pack(p, &bth);
+	rox_bth_pack(p, bth);
 	memcpy(rox_icrc_bth(&head), p, ROX_BTH_LEN);
-	memset(p + ROX_BTH_LEN, i + 1, MTU);
-	rox_icrc_packet(&head, SEG, ntohs(ip_hdr(f->skb)->id) + i);
-	crc = rox_icrc_update(rox_icrc_begin(&head), p + ROX_BTH_LEN, MTU);
+	memset(p + ROX_BTH_LEN, i + 1, len);
+	rox_icrc_packet(&head, ROX_BTH_LEN + len + ROX_ICRC_LEN, ntohs(ip_hdr(f->skb)->id) + i);
+	crc = rox_icrc_update(rox_icrc_begin(&head), p + ROX_BTH_LEN, len);
 	icrc = rox_icrc_end(crc);
-	memcpy(p + ROX_BTH_LEN + MTU, &icrc, sizeof(icrc));
+	memcpy(p + ROX_BTH_LEN + len, &icrc, sizeof(icrc));
 }
 
-static void make_frame(struct kunit *test, struct frame *f)
+static struct rox_bth bth_of(const struct frame *f, u8 opcode, u32 psn, bool ackreq)
+{
+	return (struct rox_bth) {
+		.opcode = opcode, .migreq = true, .pkey = 0xffff, .dqpn = f->qp->ibqp.qp_num,
+		.ackreq = ackreq, .psn = psn,
+	};
+}
+
+/* Writes packet @i of a frame with packets of one size. */
+static void write_packet(struct frame *f, u32 i, u8 opcode, u32 psn, bool ackreq)
+{
+	const struct rox_bth bth = bth_of(f, opcode, psn, ackreq);
+
+	write_at(f, f->payload + i * SEG, i, &bth, MTU);
+}
+
+/* A GSO frame with @len bytes of UDP payload in its linear part. */
+static void begin_frame(struct kunit *test, struct frame *f, u32 len)
 {
 	const u32 heads = sizeof(struct iphdr) + sizeof(struct udphdr);
 	struct iphdr *ip;
-	u32 i;
 
 	f->qp = rox_fixture_qp(test, IB_QPT_RC);
-	f->skb = alloc_skb(heads + PACKETS * SEG, GFP_KERNEL);
+	f->skb = alloc_skb(heads + len, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, f->skb);
-	f->payload = skb_put_zero(f->skb, heads + PACKETS * SEG) + heads;
+	f->payload = skb_put_zero(f->skb, heads + len) + heads;
 	skb_reset_network_header(f->skb);
 	skb_set_transport_header(f->skb, sizeof(struct iphdr));
 	ip = ip_hdr(f->skb);
@@ -69,9 +81,50 @@ static void make_frame(struct kunit *test, struct frame *f)
 	skb_shinfo(f->skb)->gso_size = SEG;
 	skb_shinfo(f->skb)->gso_segs = PACKETS;
 	skb_shinfo(f->skb)->gso_type = SKB_GSO_UDP_L4;
+	*rox_skb_cb(f->skb) = (struct rox_skb_cb) { .to = &f->qp->ep, .count = PACKETS };
+}
+
+static void make_frame(struct kunit *test, struct frame *f)
+{
+	u32 i;
+
+	begin_frame(test, f, PACKETS * SEG);
 	for (i = 0; i < PACKETS; i++)
 		write_packet(f, i, IB_OPCODE_RC_RDMA_WRITE_MIDDLE, rox_psn_add(FIRST, i), false);
-	*rox_skb_cb(f->skb) = (struct rox_skb_cb) { .to = &f->qp->ep, .count = PACKETS };
+}
+
+/* Payload bytes of a packet of make_list(): neither equal nor ever less. */
+static u32 list_len(u32 i)
+{
+	return MTU + (i % 2 ? -16 : 16) - 4 * i;
+}
+
+/* A frame as GRO makes them: each packet is an sk_buff, and has its own size. */
+static void make_list(struct kunit *test, struct frame *f)
+{
+	struct sk_buff **next, *part;
+	struct rox_bth bth;
+	u32 i, len;
+	u8 *p;
+
+	begin_frame(test, f, ROX_BTH_LEN + list_len(0) + ROX_ICRC_LEN);
+	next = &skb_shinfo(f->skb)->frag_list;
+	skb_shinfo(f->skb)->gso_type |= SKB_GSO_FRAGLIST;
+	for (i = 0, p = f->payload; i < PACKETS; i++) {
+		bth = bth_of(f, IB_OPCODE_RC_RDMA_WRITE_MIDDLE, rox_psn_add(FIRST, i), false);
+		len = ROX_BTH_LEN + list_len(i) + ROX_ICRC_LEN;
+		if (i) {
+			part = alloc_skb(len, GFP_KERNEL);
+			KUNIT_ASSERT_NOT_NULL(test, part);
+			p = skb_put(part, len);
+			f->skb->len += len;
+			f->skb->data_len += len;
+			f->skb->truesize += part->truesize;
+			*next = part;
+			next = &part->next;
+		}
+		write_at(f, p, i, &bth, list_len(i));
+	}
 }
 
 static void drop_frame(struct frame *f)
@@ -135,6 +188,11 @@ static void no_more_than_the_message_has(struct kunit *test)
 	drop_frame(&f);
 }
 
+static void break_packet(struct frame *f, u32 i)
+{
+	f->payload[i * SEG + ROX_BTH_LEN + 7] ^= 1;
+}
+
 static void a_broken_packet_stops_it(struct kunit *test)
 {
 	struct rox_pkt pkt;
@@ -142,7 +200,7 @@ static void a_broken_packet_stops_it(struct kunit *test)
 	struct frame f;
 
 	make_frame(test, &f);
-	f.payload[2 * SEG + ROX_BTH_LEN + 7] ^= 1;
+	break_packet(&f, 2);
 	rox_rx_begin(&rx, f.skb);
 	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 2);
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 0);
@@ -206,12 +264,126 @@ static void a_walk_that_is_cut_goes_on_behind_them(struct kunit *test)
 	drop_frame(&f);
 }
 
+/* The sender has left the UDP checksum to a netdev, and UDP has gone past its header. */
+static void leave_checksum_open(struct frame *f)
+{
+	f->skb->csum_start = skb_transport_header(f->skb) - f->skb->head;
+	f->skb->csum_offset = offsetof(struct udphdr, check);
+}
+
+static void a_frame_from_no_wire_is_checked_once(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_frame(test, &f);
+	leave_checksum_open(&f);
+	break_packet(&f, 2);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 0);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC_KNOWN), PACKETS - 1);
+	drop_frame(&f);
+}
+
+/* What the ICRC covers was changed in all packets, as NAT does. */
+static void its_headers_must_be_right(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_frame(test, &f);
+	leave_checksum_open(&f);
+	udp_hdr(f.skb)->source ^= htons(1);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), PACKETS);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC_KNOWN), 0);
+	drop_frame(&f);
+}
+
+/* GRO has made a list of packets, and left the checksum open, too. */
+static void a_frame_of_joined_packets_is_checked(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_frame(test, &f);
+	leave_checksum_open(&f);
+	break_packet(&f, 2);
+	skb_shinfo(f.skb)->frag_list = alloc_skb(0, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, skb_shinfo(f.skb)->frag_list);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 2);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 3);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 1);
+	drop_frame(&f);
+}
+
+/* Finds @count packets of a list, from packet @i on. */
+static void find_listed(struct kunit *test, struct rox_rx *rx, u32 i, u32 count)
+{
+	u8 byte[2];
+	struct rox_pkt pkt;
+
+	for (; count; i++, count--) {
+		KUNIT_ASSERT_EQ(test, next_joined(rx, &pkt, WHOLE), 1);
+		KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, i));
+		KUNIT_EXPECT_EQ(test, pkt.payload_len, list_len(i));
+		KUNIT_EXPECT_NOT_NULL(test, pkt.payload);
+		KUNIT_EXPECT_EQ(test, rox_pkt_read(&pkt, byte, sizeof(byte)), 0);
+		KUNIT_EXPECT_EQ(test, byte[1], i + 1);
+	}
+}
+
+static void packets_of_a_list_have_their_own_sizes(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_list(test, &f);
+	rox_rx_begin(&rx, f.skb);
+	find_listed(test, &rx, 0, PACKETS);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_PKTS), PACKETS);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 0);
+	drop_frame(&f);
+}
+
+static void a_run_may_be_in_the_middle_of_a_list(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_list(test, &f);
+	rox_skb_cb(f.skb)->first = 1;
+	rox_skb_cb(f.skb)->count = 4;
+	rox_rx_begin(&rx, f.skb);
+	find_listed(test, &rx, 1, 2);
+	KUNIT_EXPECT_TRUE(test, rox_rx_cut(&rx));
+	rox_rx_begin(&rx, f.skb);
+	find_listed(test, &rx, 3, 2);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	KUNIT_EXPECT_FALSE(test, rox_rx_cut(&rx));
+	drop_frame(&f);
+}
+
 static struct kunit_case rx_cases[] = {
 	KUNIT_CASE(packets_in_sequence_are_joined),
 	KUNIT_CASE(no_more_than_the_message_has),
 	KUNIT_CASE(a_broken_packet_stops_it),
 	KUNIT_CASE(so_does_another_packet),
 	KUNIT_CASE(a_walk_that_is_cut_goes_on_behind_them),
+	KUNIT_CASE(a_frame_from_no_wire_is_checked_once),
+	KUNIT_CASE(its_headers_must_be_right),
+	KUNIT_CASE(a_frame_of_joined_packets_is_checked),
+	KUNIT_CASE(packets_of_a_list_have_their_own_sizes),
+	KUNIT_CASE(a_run_may_be_in_the_middle_of_a_list),
 	{}
 };
 

@@ -42,7 +42,7 @@ enum rox_counter {
 	ROX_CNT_TX_SINGLY,		/* paths that gave up frames of several packets */
 	ROX_CNT_RX_MALFORMED,		/* length, opcode, version or pad */
 	ROX_CNT_RX_ICRC,		/* rx_icrc_encapsulated */
-	ROX_CNT_RX_ICRC_KNOWN,		/* in the pages of a sender on this machine: no check */
+	ROX_CNT_RX_ICRC_KNOWN,		/* on no wire: no check */
 	ROX_CNT_RX_NO_QP,		/* unknown QP, wrong state or service, wrong peer */
 	ROX_CNT_RX_PKEY,
 	ROX_CNT_RX_QKEY,

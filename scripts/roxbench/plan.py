@@ -115,7 +115,7 @@ def scale():
         on(["rxe"], "qps", "qp_memory 1000", count=1000),
         on(["rox", "rxe"], "reg", "reg_1GiB_plain", pages="plain"),
         on(["rox", "rxe"], "reg", "reg_1GiB_huge", pages="huge"),
-        on(["rox", "rxe"], "mrs", "reg_each", count=100000, most=1),
+        on(["rox", "rxe"], "mrs", "reg_each", count=100000, most=3),
         # With siw some of several hundred connections fail, and then cmtime measures fewer.
         on(["rox", "rxe"], "cmtime", "connections", count=300),
     ]
