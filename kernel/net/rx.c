@@ -74,8 +74,8 @@ static struct rox_local_hdr *rox_local_hdr(const struct sk_buff *skb)
  * on no wire: a netdev that sends it to one computes the checksum, and whatever changes the frame
  * on its way has to do that before. So the networking core relies on the data of such frames
  * (CHECKSUM_PARTIAL). Guests tell each other by VIRTIO_NET_HDR_F_NEEDS_CSUM. UDP has gone past
- * where the checksum begins, so what is left is the place where it is missing. Our GRO leaves it
- * open as well, but in lists of packets, which may come from a wire.
+ * its header, and has cleared CHECKSUM_PARTIAL, but the place of the checksum is left. Packets that
+ * GRO has joined are in a list, and may come from a wire.
  *
  * The packets of such a frame have the same headers, which NAT, for instance, may have changed. So
  * the ICRC of one packet shows that the headers are right.
