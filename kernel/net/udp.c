@@ -678,7 +678,8 @@ static int rox_frame_open(struct rox_open_frame *open, const struct rox_tx *tx)
 
 /*
  * Puts a message of one packet into the open frame, and opens one if there is none. Return: as
- * rox_frame_open(), or an error if the payload could not be read.
+ * rox_frame_open(); an error if the payload could not be read; or REFUSED if packets before these
+ * were refused.
  */
 static int rox_frame_join(struct rox_tx *tx)
 {
@@ -689,6 +690,9 @@ static int rox_frame_join(struct rox_tx *tx)
 
 	if (open->from && !rox_open_fits(open, tx))
 		rox_xmit_end();
+	/* Nothing follows what was refused: it is sent again after that, and in its order. */
+	if (unlikely(tx->b->sender && tx->b->sender->refused))
+		return REFUSED;
 	if (!open->from) {
 		err = rox_frame_open(open, tx);
 		if (err)

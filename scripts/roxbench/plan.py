@@ -188,9 +188,15 @@ def tapped(verbs):
             other("iperf", "tap", "stream", 64 * KIB)]
 
 
+# Microseconds that a card waits for more packets.
+GATHER = 200
+
+
 def packets_a_frame():
     """What rox receives from rdma_rxe, which sends each packet by itself."""
-    return other("frames", "tap", "packets a frame from rdma_rxe", 64 * KIB, ("rox",), service="RC", ends="mixed")
+    return [other("frames", "tap", f"packets a frame from rdma_rxe{ending}", 64 * KIB, ("rox",), service="RC",
+                  ends="mixed", gather=time)
+            for ending, time in (("", 0), (f", gathered {GATHER} us", GATHER))]
 
 
 def quick():
@@ -230,9 +236,9 @@ def full():
                         for size in (2, 4 * KIB, MIB)),
                       *cpu("pair", ["rox", "rxe"])],
              pair=True, budget=300, rounds=(2, 5), mem=1536),
-        Boot("tap", [*tapped(("write", "send", "read")), packets_a_frame()], tap=1, uso=True, **TAP),
+        Boot("tap", [*tapped(("write", "send", "read")), *packets_a_frame()], tap=1, uso=True, **TAP),
         Boot("tapcut", tapped(("write", "send", "read")), tap=1, uso=False, **TAP),
-        Boot("tap1500", [*tapped(("write",)), packets_a_frame()], tap=1, uso=True, **{**TAP, "mtu": 1500}),
+        Boot("tap1500", [*tapped(("write",)), *packets_a_frame()], tap=1, uso=True, **{**TAP, "mtu": 1500}),
         Boot("tapqueues", [*tapped(("write",)), *many_qps("tap", [16], ["rox", "rxe"])], tap=4, uso=True, cpus=2,
              **TAP),
         Boot("cost", cost("veth"), seconds=0.5, budget=90, rounds=(2, 3), virtual=True),

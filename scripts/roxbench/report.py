@@ -36,7 +36,8 @@ rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's 
   milliseconds. The two guests of `tapcost` wait for each other in the host's time.
 - Boots `tap`: the guests are on tap devices with virtio headers, on a bridge, which carry frames that are segmented
   later. `tap`: MTU 9000, UDP segmentation on (`ethtool -K DEVICE tx-udp-segmentation on`); `tapcut`: off; `tap1500`:
-  MTU 1500; `tapqueues`: four queues. `pair` is joined by a socket, which takes only packets.
+  MTU 1500; `tapqueues`: four queues. `pair` is joined by a socket, which takes only packets. Where packets are
+  gathered, the receiving card waits so long for more (`gro_flush_timeout`), as adapters do by coalescing interrupts.
 - Boots `cost` and `tapcost`: rox with its default congestion control and with `none`, a fixed window. They are
   compared round by round, as a host that is slow for a while is slow for both; the median of these ratios counts.
 - Boots `anywhere` and `anywherefirst`: `rox-run` with two CPUs, on the machine itself. Its kernel, Linux 7.3 for User

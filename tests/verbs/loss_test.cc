@@ -22,12 +22,14 @@ namespace {
 
 class LossTest : public PairTest {
 protected:
-    /// @p what as netem has it, for frames in both directions.
-    void disturb(const std::string &what)
+    /// @p qdisc with its parameters, for frames in both directions.
+    void queue(const std::string &qdisc)
     {
         for (const std::string &command : commands("replace"))
-            run(command + "netem limit 10000 " + what);
+            run(command + qdisc);
     }
+    /// @p what as netem has it.
+    void disturb(const std::string &what) { queue("netem limit 10000 " + what); }
     void TearDown() override
     {
         PairTest::TearDown();
@@ -342,6 +344,27 @@ TEST_F(LossCore, TotalLossExhaustsTheRetries)
     disturb("loss 100%");
     a.qp->post(SendWr::send({}).id(1));
     EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_RETRY_EXC_ERR));
+}
+
+/// Short packets behind one that is refused fit into the queue, but must neither overtake it nor
+/// count as progress.
+TEST_F(LossCore, AQueueThatRefusesOnlyLongPacketsExhaustsTheRetries)
+{
+    Params params;
+    params.timeout = 12;
+    params.retry_cnt = 3;
+    start({}, params);
+    expect_works();
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
+    queue("bfifo limit 1000");
+    a.qp->post({SendWr::write({near.sge(0, 1024)}, remote(far)).id(1),
+                SendWr::read({near.sge(2048, 8)}, remote(far, 2048)).id(2),
+                SendWr::write({near.sge(0, 1024)}, remote(far)).id(3),
+                SendWr::read({near.sge(2048, 8)}, remote(far, 2048)).id(4)});
+    EXPECT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_RETRY_EXC_ERR));
+    for (std::uint64_t id = 2; id <= 4; id++)
+        EXPECT_TRUE(is_error(a.send_cq.one(), id, IBV_WC_WR_FLUSH_ERR));
 }
 
 TEST_F(Loss, ShortOutageIsSurvived)

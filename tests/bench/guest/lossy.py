@@ -57,11 +57,24 @@ def counters(end, names=COUNTERS):
     return {name: json.loads(text)[0][name] for name in names}
 
 
-def measure_frames(ends, _peer, what, _pace):
+def gather(end, netdev, microseconds):
+    """How long the netdev waits for more packets; adapters do that by coalescing interrupts. 0: not at all."""
+    for name, value in (("napi_defer_hard_irqs", 2 if microseconds else 0), ("gro_flush_timeout", microseconds * 1000)):
+        status, text = end.side.run("sh", "-c", f"echo {value} >/sys/class/net/{netdev}/{name}")
+        if status:
+            raise Failed(f"{name} {value}: {text}")
+
+
+def measure_frames(ends, what, network):
     """Packets in a frame that the server's device receives."""
-    before = counters(ends[0], FRAMES)
-    attempts(lambda: perftest(ends, "rox", dict(what, test="write_bw"), FRAMES_MESSAGES))
-    packets, frames_seen = (after - before[name] for name, after in counters(ends[0], FRAMES).items())
+    netdev = network.netdevs("rox")[0]
+    try:
+        gather(ends[0], netdev, what["gather"])
+        before = counters(ends[0], FRAMES)
+        attempts(lambda: perftest(ends, "rox", dict(what, test="write_bw"), FRAMES_MESSAGES))
+        packets, frames_seen = (after - before[name] for name, after in counters(ends[0], FRAMES).items())
+    finally:
+        gather(ends[0], netdev, 0)
     if not frames_seen:
         raise Failed("rox has received no frame")
     return {"value": packets / frames_seen}

@@ -56,6 +56,8 @@ class Rounds:
             return programs.measure_cpu(ends, peer, what, self.pace, self.network)
         if kind == "goodput":
             return lossy.measure_goodput(ends, peer, what, self.pace, self.network)
+        if kind == "frames":
+            return lossy.measure_frames(ends, what, self.network)
         if kind in ("shared", "incast"):
             return shared.measure(ends, peer, what, self.pace, self.network)
         if kind == "iperf_cpu":
@@ -63,7 +65,7 @@ class Rounds:
         other = {"iperf": programs.measure_iperf, "qperf": programs.measure_qperf,
                  "limits": programs.measure_limits, "cmtime": scale.measure_cmtime,
                  "qps": scale.measure_qps, "reg": scale.measure_reg,
-                 "mrs": scale.measure_mrs, "frames": lossy.measure_frames}[kind]
+                 "mrs": scale.measure_mrs}[kind]
         return other(ends, peer, what, self.pace)
 
     @staticmethod
