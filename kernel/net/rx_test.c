@@ -304,7 +304,7 @@ static void its_headers_must_be_right(struct kunit *test)
 	drop_frame(&f);
 }
 
-/* GRO has made a list of packets, and left the checksum open, too. */
+/* A list of packets, as GRO makes them, may come from a wire, whatever its checksum says. */
 static void a_frame_of_joined_packets_is_checked(struct kunit *test)
 {
 	struct rox_pkt pkt;

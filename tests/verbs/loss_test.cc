@@ -44,6 +44,13 @@ protected:
         params.rnr_retry = 7;
         return params;
     }
+    static Params hasty()
+    {
+        Params params;
+        params.timeout = 12;
+        params.retry_cnt = 3;
+        return params;
+    }
 
     /// SENDs, WRITEs and READs of all sizes; @p rounds of them.
     void move_data(std::uint64_t rounds)
@@ -336,10 +343,7 @@ TEST_F(Loss, UdMessagesAreLostWithoutErrors)
 
 TEST_F(LossCore, TotalLossExhaustsTheRetries)
 {
-    Params params;
-    params.timeout = 12;
-    params.retry_cnt = 3;
-    start({}, params);
+    start({}, hasty());
     expect_works();
     disturb("loss 100%");
     a.qp->post(SendWr::send({}).id(1));
@@ -350,10 +354,7 @@ TEST_F(LossCore, TotalLossExhaustsTheRetries)
 /// count as progress.
 TEST_F(LossCore, AQueueThatRefusesOnlyLongPacketsExhaustsTheRetries)
 {
-    Params params;
-    params.timeout = 12;
-    params.retry_cnt = 3;
-    start({}, params);
+    start({}, hasty());
     expect_works();
     Buffer near = a.buffer(4096);
     Buffer far = b.buffer(4096);
