@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from roxvm import debroot, foreign
-from roxvm.kernels import architecture, flavour, numbers, run
+from roxvm.kernels import architecture, flavour, header_parts, numbers, run
 from roxvm.paths import HarnessError
 
 SOURCES = "usr/src"
@@ -56,20 +56,15 @@ def offered(root, series, kind, arch):
     for kver in sorted((v for v in versions if matches(v, series, kind, arch)), key=numbers, reverse=True):
         found = records(root, f"linux-headers-{kver}:{arch}")
         if found:
-            return kver, package_list(kver, arch, max(found, key=lambda fields: numbers(fields["Version"])))
+            return kver, package_list(root, kver, arch, max(found, key=lambda fields: numbers(fields["Version"])))
     return None
 
 
-def package_list(kver, arch, fields):
-    """The headers of one kernel are spread over three packages."""
-    version = fields["Version"]
-    wanted = [f"linux-headers-{kver}:{arch}={version}"]
-    for dependency in re.split(r"[,|]", fields["Depends"]):
-        match = re.match(r"\s*(linux-(?:headers-\S+-common(?:-\w+)?|kbuild-[^\s:]+))", dependency)
-        if match:
-            # The programs of kbuild run here, whatever the kernel is for.
-            wanted.append(f"{match[1]}:{architecture()}={version}")
-    return wanted
+def package_list(root, kver, arch, fields):
+    """The packages of the headers of one kernel. The programs of kbuild run here, whatever the kernel is for."""
+    return [f"linux-headers-{kver}:{arch}={fields['Version']}"] + [
+        f"{name}:{architecture()}={version}"
+        for name, version in header_parts(fields, lambda package: records(root, package))]
 
 
 def unpack(root, kver, packages):

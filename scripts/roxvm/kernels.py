@@ -160,12 +160,23 @@ def package_list(kver):
             raise HarnessError(f"kernel {kver}: apt has no package {name}")
         newest = max(versions, key=lambda f: numbers(f["Version"]))
         wanted.append(f"{name}={newest['Version']}")
-    # The headers of one version are spread over three packages.
-    for dependency in re.split(r"[,|]", newest["Depends"]):
-        match = re.match(r"\s*(linux-(?:headers-\S+-common(?:-\w+)?|kbuild-\S+))", dependency)
-        if match:
-            wanted.append(f"{match.group(1)}={newest['Version']}")
+    wanted += [f"{name}={version}" for name, version in header_parts(newest, records)]
     return wanted
+
+
+def header_parts(fields, offered):
+    """Names and versions of the packages that have the rest of a kernel's headers.
+
+    @offered gives the records of a package. While the archive takes in a new version of the kernel, it has only newer
+    ones of some packages: these will do where the dependency says so.
+    """
+    for dependency in re.split(r"[,|]", fields["Depends"]):
+        match = re.match(r"\s*(linux-(?:headers-\S+-common(?:-\w+)?|kbuild-[^\s:]+))\S*(?: \((\S+))?", dependency)
+        if match:
+            version, versions = fields["Version"], [f["Version"] for f in offered(match[1])]
+            if match[2] == ">=" and versions and version not in versions:
+                version = max(versions, key=numbers)
+            yield match[1], version
 
 
 def download(packages, folder):

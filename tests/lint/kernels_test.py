@@ -69,6 +69,20 @@ class Races(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
+    def test_parts_of_the_headers_may_be_newer_where_they_say_so(self):
+        fields = {"Version": "6.1.9-2", "Depends": "linux-headers-6.1.0-9-common (= 6.1.9-2), "
+                                                   "linux-kbuild-6.1 (>= 6.1.9-2), linux-compiler-gcc-12-x86"}
+        versions = {"linux-headers-6.1.0-9-common": ["6.1.9-2"], "linux-kbuild-6.1": ["6.1.7-1", "6.1.9-3", "6.1.9-2"]}
+
+        def offered(package):
+            return [{"Version": version} for version in versions[package]]
+        common = ("linux-headers-6.1.0-9-common", "6.1.9-2")
+        self.assertEqual(list(kernels.header_parts(fields, offered)), [common, ("linux-kbuild-6.1", "6.1.9-2")])
+        versions["linux-kbuild-6.1"].pop()
+        self.assertEqual(list(kernels.header_parts(fields, offered)), [common, ("linux-kbuild-6.1", "6.1.9-3")])
+        versions["linux-headers-6.1.0-9-common"] = ["6.1.9-3"]
+        self.assertEqual(next(kernels.header_parts(fields, offered)), common)
+
     def test_series_has_one_flavour(self):
         self.assertTrue(kernels.in_series("6.12.95+deb12-amd64", "6.12"))
         self.assertTrue(kernels.in_series("6.1.0-56-amd64", "6.1"))
