@@ -3,9 +3,10 @@
 #
 # The scripts of tools/bpftrace, while programs send. Sourced by tests/tools/run.
 
+# DEV1 and DEV2 as in congestion_network: another name than those of here.
 trace_network() {
 	unset NS1_IS_FIRST
-	NS1=trace1 NS2=trace2 ROX1=roxt1 ROX2=roxt2
+	NS1=trace1 NS2=trace2 DEV1=vetht1 DEV2=vetht2 ROX1=roxt1 ROX2=roxt2
 	net_two 1500 && rdma_load && link_two && command -v bpftrace
 }
 
