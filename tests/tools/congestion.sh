@@ -4,7 +4,7 @@
 # rox-doctor's diagnosis of congestion: a network between two devices that marks, loses, or has no priorities.
 # Sourced by tests/tools/run.
 
-# Linux 6.1 makes no netdev of a name that the caller's namespace has, whichever namespace it is for.
+# Linux (6.1, 6.12) makes no netdev of a name that the caller's namespace has, whichever namespace it is for.
 congestion_network() {
 	unset NS1_IS_FIRST
 	NS1=busy1 NS2=busy2 DEV1=vethq1 DEV2=vethq2 ROX1=roxq1 ROX2=roxq2
