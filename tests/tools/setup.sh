@@ -64,14 +64,19 @@ setup_files() {
 		as_nobody test -w "$file" && as_nobody test -w /dev/infiniband/rdma_cm
 }
 
+# The names are of this case alone: the first namespace may still have netdevs of earlier ones.
 setup_interface() {
+	local DEV1=vethi1 DEV2=vethi2
 	ip link add "$DEV1" type veth peer name "$DEV2" && ip link set "$DEV2" up && ip link set "$DEV1" up &&
 		ip address add "$IP1/24" dev "$DEV1" &&
 		scripts/setup-rox --interface "$DEV1" --device rox5 >"$ROX_TMP/outputs" && cat "$ROX_TMP/outputs" &&
 		[[ $(setup_output device) == rox5 && $(setup_output netdev) == "$DEV1" && $(setup_output address) == "$IP1" ]] &&
 		[[ $(setup_output gid_index) == "$(gid_index_v4 rox5)" ]] && rdma link delete rox5 &&
 		ip route add default via "$IP2" dev "$DEV1" && scripts/setup-rox -i default -d rox5 >"$ROX_TMP/default" &&
-		diff "$ROX_TMP/outputs" "$ROX_TMP/default" && rdma link delete rox5
+		diff "$ROX_TMP/outputs" "$ROX_TMP/default" && rdma link delete rox5 && return
+	ip -br address
+	ip route
+	return 1
 }
 
 # Another device is there, as a cloud's own is. Then the RDMA CM finds ours only.

@@ -10,10 +10,11 @@ trace_network() {
 	net_two 1500 && rdma_load && link_two && command -v bpftrace
 }
 
-# trace_run SCRIPT COMMAND...: what the script prints for a command, which begins when it has attached.
+# trace_run SCRIPT COMMAND...: what the script prints for a command, which begins when it has attached. timeout hands
+# the SIGINT on, and kills a bpftrace that does not end.
 trace_run() {
 	local pid status
-	bpftrace "tools/bpftrace/$1" >"$ROX_TMP/trace" 2>&1 &
+	timeout -k 30 600 bpftrace "tools/bpftrace/$1" >"$ROX_TMP/trace" 2>&1 &
 	pid=$!
 	shift
 	soon 120 grep -q Attaching "$ROX_TMP/trace" && nap 10 && "$@"
