@@ -71,7 +71,8 @@ void judge_counters(const Device &device, const std::string &algorithm, const Co
                          "none does not slow down",
                          device.name, ignored),
              {choose(device, "dcqcn") + "    # for connections that begin later"}});
-    if (algorithm == "dcqcn" && handled == 0 && repeated != 0)
+    /* CNPs that an earlier algorithm ignored also show that the network marks. */
+    if (algorithm == "dcqcn" && handled == 0 && ignored == 0 && repeated != 0)
         findings.push_back(
             {Level::warning,
              fmt::format("{}: {} packets were sent again, but no CNP came, for which dcqcn waits: "

@@ -370,8 +370,11 @@ TEST_F(DoctorTest, NothingMarksWhatIsLost)
     set_counters({{"retransmitted_packets", 12}});
     expect(CongestionCheck(), Level::warning, "12 packets were sent again, but no CNP came",
            "echo adaptive >");
+    set_counters({{"retransmitted_packets", 12}, {"rp_cnp_ignored", 3}});
+    expect(CongestionCheck(), Level::ok, "dcqcn");
     set_algorithm("adaptive");
     expect(CongestionCheck(), Level::ok, "adaptive");
+    set_counters({{"retransmitted_packets", 12}});
     set_algorithm("none");
     expect(CongestionCheck(), Level::ok, "none");
 }
