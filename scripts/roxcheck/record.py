@@ -21,7 +21,7 @@ from . import booted, sources, table
 FOLDER = BUILD / "results"
 TABLE = REPO / "Documentation" / "results.md"
 # Variables that scripts/check and `make` set themselves.
-OURS = {"ROX_BUILD", "ROX_KEEP_MODULES", "ROX_STOP_EARLY"}
+OURS = {"ROX_BUILD", "ROX_INSTALL", "ROX_KEEP_MODULES", "ROX_STOP_EARLY"}
 
 HEAD = """# Results
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Debian's header packages, unpacked in the root of their release."""
 
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from roxvm import debroot, foreign
-from roxvm.kernels import architecture, flavour, header_parts, numbers, run
+from roxvm.kernels import architecture, flavour, header_parts, numbers, parse_records, run
 from roxvm.paths import HarnessError
 
 SOURCES = "usr/src"
@@ -29,8 +28,7 @@ def records(root, package):
                          stderr=subprocess.DEVNULL, text=True).stdout
     except HarnessError:
         return []
-    found = [dict(re.findall(r"^([A-Za-z-]+): *(.*)$", block, re.M)) for block in shown.split("\n\n")]
-    return [fields for fields in found if "Version" in fields]
+    return parse_records(shown)
 
 
 def marker(root, kver):

@@ -130,10 +130,13 @@ def records(package):
     shown = subprocess.run(
         ["apt-cache", "show", "--all-versions", package],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
-    for block in shown.split("\n\n"):
-        fields = dict(re.findall(r"^([A-Za-z-]+): *(.*)$", block, re.M))
-        if "Version" in fields:
-            yield fields
+    return parse_records(shown)
+
+
+def parse_records(shown):
+    """What `apt-cache show` printed, as a dictionary for each version."""
+    found = [dict(re.findall(r"^([A-Za-z-]+): *(.*)$", block, re.M)) for block in shown.split("\n\n")]
+    return [fields for fields in found if "Version" in fields]
 
 
 def resolve_series(series):

@@ -37,6 +37,7 @@ class Sources(unittest.TestCase):
         self.assertFalse(sources.is_source("tools/run/mux.cpp", "verbs"))
         self.assertTrue(sources.is_source("tools/run/mux.cpp", "run"))
         self.assertTrue(sources.is_source("tools/lib/file.hpp", "tools"))
+        self.assertFalse(sources.is_source("tools/lib/file.hpp", "life"))
 
     def test_a_tree_is_its_files(self):
         one, two = sources.Trees(), sources.Trees()
