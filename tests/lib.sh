@@ -218,7 +218,7 @@ net_two() {
 		net_end "$NS1" "$DEV1" "$IP1" "$IP1_6" &&
 		net_end "$NS2" "$DEV2" "$IP2" "$IP2_6" &&
 		{ ((mtu < 1280)) || ! has_ipv6 ||
-			{ soon 10 net_routes "$NS1" "$IP2_6" && soon 10 net_routes "$NS2" "$IP1_6"; }; }
+			{ soon 10 net_ready_ipv6 "$NS1" "$DEV1" && soon 10 net_ready_ipv6 "$NS2" "$DEV2"; }; }
 }
 
 # A node of rox-run sees its own device only, so $IB_CLASS becomes a folder that has those of both.
@@ -229,9 +229,10 @@ nodes_two() {
 		ln -s "/sys/class/infiniband/$ROX1" "$sys/class/infiniband/$ROX2" "$IB_CLASS"
 }
 
-# Has a namespace a route to an IPv6 address? It gets one when the netdev has noticed its carrier.
-net_routes() {
-	ip -n "$1" -6 route get "$2" >/dev/null 2>&1
+# Does a netdev use IPv6? It begins when it has noticed its carrier, up to a second later: with the address of its link.
+# Its other addresses and some routes may be seen before, and lead nowhere.
+net_ready_ipv6() {
+	[[ -n $(ip -n "$1" -6 -o address show dev "$2" scope link -tentative) ]]
 }
 
 net_two_delete() {

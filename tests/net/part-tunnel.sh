@@ -70,7 +70,8 @@ tunnel_stage() {
 	module_load && net_two 9000 && tunnel_$tunnel_kind "$NS1" "$DEV1" $IP1 $IP2 &&
 		tunnel_$tunnel_kind "$NS2" "$DEV2" $IP2 $IP1 && net_end "$NS1" t0 $T1 $T1_6 && net_end "$NS2" t0 $T2 $T2_6 &&
 		link_add "$NS1" "$ROX1" t0 && link_add "$NS2" "$ROX2" t0 && soon 10 gid_in "$ROX1" "$(gid_text $T1_6)" &&
-		soon 10 gid_in "$ROX2" "$(gid_text $T2_6)" && soon 10 net_routes "$NS1" $T2_6
+		soon 10 gid_in "$ROX2" "$(gid_text $T2_6)" && soon 10 net_ready_ipv6 "$NS1" t0 &&
+		soon 10 net_ready_ipv6 "$NS2" t0
 }
 
 # tunnel_works on|off: UDP segmentation of the tunnel and of the netdev below. Not every netdev can be told.
