@@ -151,30 +151,40 @@ static void rox_egress_wake(struct rox_egress *egress)
 	spin_unlock_irqrestore(&egress->lock, flags);
 }
 
-static bool rox_sender_may_go(const struct rox_sender *sender)
+/* Is it too early after a refusal? */
+static bool rox_sender_is_early(const struct rox_sender *sender)
 {
-	if (sender->refusals && time_before(jiffies, sender->until))
-		return false;
-	return rox_sock_bytes(sender->sk) <= QP_MOST / 2;
+	return sender->refusals && time_before(jiffies, sender->until);
 }
 
-/* Lets some sides go on, the one that has waited longest first. Return: how many. */
+/*
+ * Lets some sides go on, the one that has waited longest first. No frame that leaves need wake those
+ * for which it is too early, so the work looks again.
+ * Return: how many.
+ */
 static int rox_egress_pop(struct rox_egress *egress)
 {
 	struct rox_sender *sender, *next;
 	unsigned long flags;
+	bool later = false;
 	int n = 0;
 
 	spin_lock_irqsave(&egress->lock, flags);
 	list_for_each_entry_safe(sender, next, &egress->senders, node) {
 		if (n == BATCH || atomic_read(&egress->bytes) >= DEVICE_MOST)
 			break;
-		if (!rox_sender_may_go(sender))
+		if (rox_sender_is_early(sender)) {
+			later = true;
+			continue;
+		}
+		if (rox_sock_bytes(sender->sk) > QP_MOST / 2)
 			continue;
 		list_del_init(&sender->node);
 		rox_receiver->resume(sender);
 		n++;
 	}
+	if (later)
+		schedule_delayed_work(&egress->again, REFUSED_JIFFIES + 1);
 	spin_unlock_irqrestore(&egress->lock, flags);
 	return n;
 }

@@ -368,6 +368,30 @@ TEST_F(LossCore, AQueueThatRefusesOnlyLongPacketsExhaustsTheRetries)
         EXPECT_TRUE(is_error(a.send_cq.one(), id, IBV_WC_WR_FLUSH_ERR));
 }
 
+/// A side whose packets were refused goes on by itself: the frames of others may wake it at any
+/// moment, also too early, and need not do so again.
+TEST_F(LossCore, RefusedPacketsAreSentAgainAlsoWhenOthersFallSilent)
+{
+    Cq short_cq(a.context.get(), 16);
+    Qp short_a(a.pd.get(), short_cq.get(), a.recv_cq.get(), {});
+    Qp short_b(b.pd.get(), b.send_cq.get(), b.recv_cq.get(), {});
+    vt::connect(a.context, short_a, b.context, short_b);
+    Buffer near = a.buffer(4096);
+    Buffer far = b.buffer(4096);
+    for (int round = 0; round < 6; round++) {
+        start({}, hasty());
+        expect_works();
+        queue("bfifo limit 1000");
+        a.qp->post({SendWr::write({near.sge(0, 1024)}, remote(far)).id(1)});
+        for (int i = 0; i < round * 5; i++) {
+            short_a.post(SendWr::write({near.sge(0, 8)}, remote(far)).id(2));
+            ASSERT_TRUE(is(short_cq.one(), 2, IBV_WC_RDMA_WRITE));
+        }
+        ASSERT_TRUE(is_error(a.send_cq.one(), 1, IBV_WC_RETRY_EXC_ERR)) << "round " << round;
+        queue("pfifo limit 1000");
+    }
+}
+
 TEST_F(Loss, ShortOutageIsSurvived)
 {
     Params params;
