@@ -158,8 +158,8 @@ static bool rox_sender_is_early(const struct rox_sender *sender)
 }
 
 /*
- * Lets some sides go on, the one that has waited longest first. No frame that leaves need wake those
- * for which it is too early, so the work looks again.
+ * Lets some sides go on, the one that has waited longest first. No frame that leaves need wake
+ * those for which it is too early, so the work looks again.
  * Return: how many.
  */
 static int rox_egress_pop(struct rox_egress *egress)
