@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import foreign
+from . import foreign, ninep
 from .paths import KERNELS, HarnessError
 
 SERIES = ("6.1", "6.12")
@@ -248,6 +248,8 @@ def unpack(kernel, debs, root):
     if not modules.is_dir() and (root / "usr/lib/modules" / kernel.kver).is_dir():
         (root / "lib").symlink_to("usr/lib")
     expand_modules(modules)
+    if ninep.is_missing(modules):
+        ninep.build(kernel.kver, modules)
     depmod = shutil.which("depmod", path="/usr/sbin:/sbin:" + os.environ.get("PATH", ""))
     run(depmod or "depmod", "-b", root, kernel.kver)
     if not (root / f"boot/vmlinuz-{kernel.kver}").exists():
