@@ -14,7 +14,8 @@ from unittest import mock
 
 from roxcheck import booted, record, runs, table
 from roxcheck import cli as check
-from roxvm import cli, debugkernel, foreign, initramfs, kcsan, kernels, kernlog, machine, runkernel, usermode
+from roxvm import (cli, debugkernel, foreign, initramfs, kcsan, kernels, kernlog, machine, ninep, runkernel,
+                   usermode)
 from roxvm.paths import HarnessError
 
 RULE = "=" * 66
@@ -163,6 +164,17 @@ class Installed(unittest.TestCase):
         with mock.patch.dict(os.environ, ROX_RUN_VM_KERNEL="6.12.9-amd64"):
             kernel = runkernel.virtual_kernel()
         self.assertEqual((str(kernel.image), str(kernel.modules)), ("/boot/vmlinuz-6.12.9-amd64", "/lib/modules/6.12.9-amd64"))
+
+
+class WithoutFiles(unittest.TestCase):
+    def test_only_a_kernel_without_9p_gets_it(self):
+        with TemporaryDirectory() as folder:
+            modules = Path(folder)
+            self.assertFalse(ninep.is_missing(modules))
+            (modules / "config").write_text("CONFIG_NET_9P=m\n")
+            self.assertFalse(ninep.is_missing(modules))
+            (modules / "config").write_text("CONFIG_NET=y\n# CONFIG_NET_9P is not set\n")
+            self.assertTrue(ninep.is_missing(modules))
 
 
 class Sources(unittest.TestCase):
