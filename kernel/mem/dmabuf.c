@@ -145,14 +145,12 @@ static int rox_dmabuf_fill(struct rox_mr *mr, u64 offset, int fd)
 	mr->nblocks = 1;
 	mr->page_shift = ROX_DMABUF_BLOCK_SHIFT;
 	mr->ibmr.page_size = PAGE_SIZE;
-	mr->blocks = kvmalloc_array(1, sizeof(*mr->blocks), ROX_GFP_USER);
-	if (!mr->blocks)
-		return -ENOMEM;
+	mr->blocks = &mr->block;
 	db = rox_dmabuf_open(&mr->ibmr.device->dev, offset, mr->length, fd);
 	if (IS_ERR(db))
 		return PTR_ERR(db);
 	mr->dmabuf = db;
-	mr->blocks[0] = (unsigned long)db->map.vaddr + offset;
+	mr->block = (unsigned long)db->map.vaddr + offset;
 	return 0;
 }
 

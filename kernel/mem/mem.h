@@ -112,6 +112,7 @@ struct rox_frwr {
  * @odp: on demand: state of the pages; @blocks is not used
  * @leases: of send sides that use the region in each run
  * @rcu: frees the object after an RCU grace period
+ * @block: room for @blocks if there is only one
  * @node: in @mem->mrs, keyed by @index
  * @index: upper 24 bits of the key, random and unique
  * @key: current key; the owner of an FRWR region or window chooses its lower 8 bits
@@ -140,6 +141,7 @@ struct rox_mr {
 	struct rox_odp *odp;
 	struct rox_leases leases;
 	struct rcu_head rcu;
+	unsigned long block;
 
 	/* Whoever uses the region reads this line, and the PD in @ibmr. */
 	struct rhash_head node ____cacheline_aligned_in_smp;

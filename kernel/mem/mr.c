@@ -228,12 +228,25 @@ struct rox_mr *rox_mr_alloc(struct rox_mem *mem, struct ib_pd *ibpd, enum rox_mr
 	return mr;
 }
 
+/* Gives @mr an array of @n blocks. Return: 0 or -ENOMEM. */
+static int rox_mr_alloc_blocks(struct rox_mr *mr, size_t n)
+{
+	mr->blocks = n == 1 ? &mr->block : kvmalloc_array(n, sizeof(*mr->blocks), ROX_GFP_USER);
+	return mr->blocks ? 0 : -ENOMEM;
+}
+
+static void rox_mr_free_blocks(struct rox_mr *mr)
+{
+	if (mr->blocks != &mr->block)
+		kvfree(mr->blocks);
+}
+
 void rox_mr_free(struct rox_mr *mr)
 {
 	ib_umem_release(mr->umem);
 	rox_dmabuf_release(mr->dmabuf);
 	rox_odp_free(mr->odp);
-	kvfree(mr->blocks);
+	rox_mr_free_blocks(mr);
 	kvfree(mr->frwr.blocks);
 	atomic_dec(rox_mr_count(mr->mem, mr->type));
 	kfree_rcu(mr, rcu);
@@ -288,11 +301,11 @@ int rox_mr_pin(struct rox_mr *mr, u64 start)
 	struct ib_block_iter biter;
 	unsigned long pgsz;
 	size_t n, i = 0;
+	int err;
 
 	mr->umem = ib_umem_get_va(mr->ibmr.device, start, mr->length, mr->access);
 	if (IS_ERR(mr->umem)) {
-		int err = PTR_ERR(mr->umem);
-
+		err = PTR_ERR(mr->umem);
 		mr->umem = NULL;
 		return err;
 	}
@@ -302,9 +315,9 @@ int rox_mr_pin(struct rox_mr *mr, u64 start)
 	n = ib_umem_num_dma_blocks(mr->umem, pgsz);
 	if (n > U32_MAX)
 		return -EINVAL;
-	mr->blocks = kvmalloc_array(n, sizeof(*mr->blocks), ROX_GFP_USER);
-	if (!mr->blocks)
-		return -ENOMEM;
+	err = rox_mr_alloc_blocks(mr, n);
+	if (err)
+		return err;
 	rdma_umem_for_each_dma_block(mr->umem, &biter, pgsz) {
 		if (WARN_ON_ONCE(i == n))
 			return -EINVAL;

@@ -20,7 +20,8 @@ static bool rox_rereg_must_pin(const struct rox_mr *old, int flags, int access)
 static void rox_rereg_share(struct rox_mr *mr, const struct rox_mr *old)
 {
 	mr->umem = old->umem;
-	mr->blocks = old->blocks;
+	mr->block = old->block;
+	mr->blocks = old->blocks == &old->block ? &mr->block : old->blocks;
 	mr->nblocks = old->nblocks;
 	mr->page_shift = old->page_shift;
 	mr->offset = old->offset;
