@@ -62,7 +62,7 @@
 /* Likewise for the delay up to which the queue is taken for empty. */
 #define ROX_EMPTY_PART		((u32)NSEC_PER_MSEC / 2)
 
-/* Increase for each round trip: one packet, one more for each 4 ms of it, at most 8. */
+/* Increase for each round: one packet, one more for each 4 ms of the path without queue, at most 8. */
 #define ROX_STEP_NS		(4 * NSEC_PER_MSEC)
 #define ROX_STEP_MOST		8U
 
@@ -292,7 +292,7 @@ static void rox_adaptive_too_long(struct rox_cc *cc, u32 delay, u32 target)
 static void rox_adaptive_grow(struct rox_cc *cc)
 {
 	struct rox_cc_adaptive *a = &cc->adaptive;
-	u64 step = min_t(u64, 1 + div_u64(a->srtt, ROX_STEP_NS), ROX_STEP_MOST) * cc->mtu;
+	u64 step = min_t(u64, 1 + div_u64(a->base, ROX_STEP_NS), ROX_STEP_MOST) * cc->mtu;
 
 	if (a->trusted && a->low >= ROX_LOW_ROUNDS)
 		step += cc->window / ROX_GROW_PART;

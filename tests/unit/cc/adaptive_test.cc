@@ -99,6 +99,15 @@ TEST_P(Distances, OneFlowKeepsTheQueueShort)
     EXPECT_EQ(o.drops, 0U);
 }
 
+// So do packets of which few are a whole window.
+TEST_P(Distances, OneFlowOfLargePacketsKeepsTheQueueShort)
+{
+    const Outcome o = run({.rate = kRate, .round_trip = round_trip, .limit = 4U << 20}, {.rox = 1},
+                          kSec, 5 * kSec, 4096);
+    EXPECT_GE(o.used, 0.95);
+    EXPECT_LE(o.queue, double(std::max(2 * product, bdp(kRate, 4 * kMsec))));
+}
+
 // Far away, who comes late is slower to get its share, as with CUBIC: 0.89 at 20 ms.
 TEST_P(Distances, EightFlowsShareABufferWithoutMarks)
 {
@@ -245,6 +254,21 @@ TEST(Adaptive, RandomLossIsNoCongestion)
                                   {.rox = 1}, 2 * kSec, 3 * kSec);
             EXPECT_GE(o.used, 0.8) << round_trip << " " << rate;
         }
+}
+
+// Hosts that lose their CPUs for milliseconds, as virtual machines do.
+TEST(Adaptive, RandomLossIsNoCongestionWhereHostsHalt)
+{
+    for (u64 each : {5 * kMsec, 10 * kMsec, 20 * kMsec, 50 * kMsec}) {
+        const Outcome o = run({.rate = mbit(400),
+                               .round_trip = kMsec,
+                               .limit = 4U << 20,
+                               .loss = 0.01,
+                               .stall_each = each,
+                               .stall_most = 4 * kMsec},
+                              {.rox = 1}, kSec, 8 * kSec, 4096);
+        EXPECT_GE(o.used, 0.85) << each / kMsec;
+    }
 }
 
 // 5 % lost: twice what TCP has, or nearly all.

@@ -42,6 +42,18 @@ void Network::marked(Sender &sender, u64 arrives)
     events_.push({sent + path_.round_trip / 2, kCnp, 0, &sender, now_});
 }
 
+// When the sender's host sees what comes at @at. Packets come in order, but for jitter.
+u64 Network::seen(u64 at)
+{
+    if (!path_.stall_each)
+        return at;
+    while (at >= stall_to_) {
+        stall_from_ = stall_to_ - u64(std::log(1 - chance()) * double(path_.stall_each));
+        stall_to_ = stall_from_ + u64(chance() * double(path_.stall_most)) + 1;
+    }
+    return at < stall_from_ ? at : stall_to_;
+}
+
 void Network::packet(Sender &sender, u32 bytes)
 {
     const u32 size = bytes + kHeaders;
@@ -55,13 +67,13 @@ void Network::packet(Sender &sender, u32 bytes)
     }
     busy_until_ = std::max(busy_until_, now_) + size * kSec / path_.rate;
     if (path_.loss > 0 && chance() < path_.loss) {
-        events_.push(
-            {busy_until_ + path_.round_trip * 5 / 4 + jitter, kLost, bytes, &sender, now_});
+        events_.push({seen(busy_until_ + path_.round_trip) + path_.round_trip / 4 + jitter, kLost,
+                      bytes, &sender, now_});
         return;
     }
     if (marks(before))
         marked(sender, (path_.mark_leaving ? now_ : busy_until_) + path_.round_trip / 2);
-    events_.push({busy_until_ + path_.round_trip + jitter, kAcked, bytes, &sender, now_});
+    events_.push({seen(busy_until_ + path_.round_trip + jitter), kAcked, bytes, &sender, now_});
 }
 
 void Network::happens(const Event &event)

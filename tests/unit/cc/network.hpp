@@ -13,15 +13,17 @@
 
 // What lies between senders and receivers.
 struct Path {
-    u64 rate;                      // of the bottleneck, in bytes a second
-    u64 round_trip;                // without queue, in ns
-    u64 limit = ~0ULL;             // bytes that the queue holds; more are dropped
-    u64 mark_from = ~0ULL;         // bytes in the queue from which on packets are marked with CE
-    u64 mark_all = ~0ULL;          // ... and from which on all are
-    double mark_most = 1;          // share of marked packets just below mark_all
-    bool mark_leaving = false;     // marks what leaves the queue, not what comes
-    double loss = 0;               // share of packets lost at random
-    u64 jitter = 0;                // maximum of what is added to each round trip, in ns
+    u64 rate;                  // of the bottleneck, in bytes a second
+    u64 round_trip;            // without queue, in ns
+    u64 limit = ~0ULL;         // bytes that the queue holds; more are dropped
+    u64 mark_from = ~0ULL;     // bytes in the queue from which on packets are marked with CE
+    u64 mark_all = ~0ULL;      // ... and from which on all are
+    double mark_most = 1;      // share of marked packets just below mark_all
+    bool mark_leaving = false; // marks what leaves the queue, not what comes
+    double loss = 0;           // share of packets lost at random
+    u64 jitter = 0;            // maximum of what is added to each round trip, in ns
+    u64 stall_each = 0;        // mean time between two times in which the sender's host has no CPU
+    u64 stall_most = 0; // ... and how long one is at most; what comes meanwhile comes at its end
     u64 cnp_interval = 50 * kUsec; // min_time_between_cnps
 };
 
@@ -96,6 +98,7 @@ private:
     };
 
     bool marks(u64 queue);
+    u64 seen(u64 at);
     void marked(Sender &sender, u64 arrives);
     double chance() { return std::uniform_real_distribution<>()(random_); }
     void happens(const Event &event);
@@ -107,6 +110,7 @@ private:
     u64 now_ = 0;
     u64 busy_until_ = 0;
     u64 drops_ = 0;
+    u64 stall_from_ = 0, stall_to_ = 0;
 };
 
 // A sender of rox.
