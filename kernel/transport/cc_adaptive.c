@@ -62,7 +62,7 @@
 /* Likewise for the delay up to which the queue is taken for empty. */
 #define ROX_EMPTY_PART		((u32)NSEC_PER_MSEC / 2)
 
-/* Increase for each round: one packet, one more for each 4 ms of the path without queue, at most 8. */
+/* Increase for each round: a packet, and one for each 4 ms of the path without queue; at most 8. */
 #define ROX_STEP_NS		(4 * NSEC_PER_MSEC)
 #define ROX_STEP_MOST		8U
 
