@@ -36,6 +36,17 @@ member_ends() {
 	is "$2" "$status" || { cat "$ROX_TMP/$1" 2>/dev/null; return 1; }
 }
 
+# ... with whatever status, long before the limit.
+ends_soon() {
+	local until=$((SECONDS + 60))
+	while kill -0 "${members[$1]}" 2>/dev/null; do
+		((SECONDS < until)) || { echo "$1 does not end"; cat "$ROX_TMP/$1"; return 1; }
+		nap 0.05
+	done
+	wait "${members[$1]}"
+	unset "members[$1]"
+}
+
 member_killed() {
 	kill -KILL "${members[$1]}"
 	wait "${members[$1]}" 2>/dev/null
@@ -110,6 +121,22 @@ one_is_killed() {
 	rox --join net -- rping -c -a node3 -C 10 </dev/null && member_ends third 0
 }
 
+# A program that is left running ends with the command, and its peer learns that.
+left_running() {
+	member one -- ./serve "rping -s -a node1" && says one ready || return
+	rox --join net -- sh -c 'rping -c -a node1 -v >out & until grep -q ping out; do sleep 0.05; done' </dev/null &&
+		ends_soon one
+}
+
+# Members whose commands end at once, again and again: each connection is ended at both ends.
+short_members() {
+	local i
+	for i in 1 2 3 4 5; do
+		member one -- ./serve "rping -s -a node1" && says one ready &&
+			rox --join net -- rping -c -a node1 -C 1 </dev/null && ends_soon one || return
+	done
+}
+
 all_are_killed() {
 	member one -- ./serve "rping -s -P -a node1" && says one ready &&
 		member two -- ./serve "rping -s -P -a node2" && says two ready &&
@@ -171,6 +198,8 @@ part_join() {
 	full_run "five members reach each other" joined five_members
 	full_run "the first ends first, with its output" joined founder_ends
 	full_run "killed in the middle: the other one gets an error, a third one notices nothing" joined one_is_killed
+	tap_run "what is left running says farewell" joined left_running
+	full_run "short members end their connections" joined short_members
 	full_run "all are killed, and nothing is left" joined all_are_killed
 	full_run "a stale socket" joined stale_socket
 	full_run "125: what is no socket" joined no_socket

@@ -3,6 +3,7 @@
 
 #include "run/init/host.hpp"
 #include "run/init/system.hpp"
+#include "run/init/tap.hpp"
 #include "run/pointers.hpp"
 
 #include <algorithm>
@@ -142,6 +143,7 @@ pid_t start(const Job &job, Streams &streams)
 bool is_spared(pid_t process, const Streams &streams)
 {
     return process == 1 || process == getpid() || process == streams.input ||
+           sends_frames(process) ||
            std::find(streams.outputs.begin(), streams.outputs.end(), process) !=
                streams.outputs.end();
 }
@@ -178,8 +180,8 @@ bool kill_others(const Streams &streams)
     return found;
 }
 
-/// What the command has started ends with it, as the kernel does; what has been written is sent
-/// before.
+/// What the command has started ends with it, as the kernel does; what has been written, and what
+/// programs have sent, leaves before.
 void finish(Streams &streams)
 {
     constexpr int rounds = 1000;
@@ -190,6 +192,7 @@ void finish(Streams &streams)
     for (const pid_t output : streams.outputs)
         while (waitpid(output, nullptr, 0) < 0 && errno == EINTR)
             ;
+    send_last_frames();
     settle_output();
     sync();
 }

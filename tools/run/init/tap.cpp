@@ -5,9 +5,13 @@
 #include "run/init/host.hpp"
 #include "run/init/system.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <initializer_list>
+#include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -36,6 +40,12 @@ void keep_only(int tap, int pipe)
     setpriority(PRIO_PROCESS, 0, -20);
 }
 
+/// From now on the netdev's file does not wait for frames.
+void stop_waiting(int)
+{
+    fcntl(0, F_SETFL, O_NONBLOCK);
+}
+
 /// Reads a frame behind its length. @return the bytes of both, 0: there is none
 size_t take_frame(int tap, unsigned char *at, int flags)
 {
@@ -51,12 +61,15 @@ size_t take_frame(int tap, unsigned char *at, int flags)
     return length_size + static_cast<size_t>(got);
 }
 
-/// From the netdev to the host: what is there goes together.
+/// From the netdev to the host: what is there goes together. SIGTERM: the rest, and no more.
 [[noreturn]] void send_frames(int tap, int pipe)
 {
     static unsigned char buffer[batch + length_size + most_frame];
+    struct sigaction action {};
 
     keep_only(tap, pipe);
+    action.sa_handler = stop_waiting;
+    sigaction(SIGTERM, &action, nullptr);
     for (;;) {
         size_t size = take_frame(0, buffer, 0);
 
@@ -123,6 +136,15 @@ int open_tap(const std::string &name, bool offload)
     return fd;
 }
 
+/// The processes that send.
+std::vector<pid_t> senders;
+
+/// Process 1 waits for it.
+bool is_there(pid_t process)
+{
+    return kill(process, 0) == 0;
+}
+
 } // namespace
 
 void add_tap(const std::string &name, int pipe, bool offload)
@@ -136,9 +158,33 @@ void add_tap(const std::string &name, int pipe, bool offload)
         need(child >= 0, "fork");
         if (child == 0)
             copy(tap, host);
+        if (copy == send_frames)
+            senders.push_back(child);
     }
     close(host);
     close(tap);
+}
+
+bool sends_frames(pid_t process)
+{
+    return std::find(senders.begin(), senders.end(), process) != senders.end();
+}
+
+void send_last_frames()
+{
+    // What ends a connection may still be with a worker of the kernel.
+    constexpr std::chrono::milliseconds settling(20), moment(1);
+    constexpr std::chrono::seconds patience(1);
+
+    if (senders.empty())
+        return;
+    std::this_thread::sleep_for(settling);
+    for (const pid_t sender : senders)
+        kill(sender, SIGTERM);
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (std::any_of(senders.begin(), senders.end(), is_there) &&
+           std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(moment);
 }
 
 } // namespace rox::run
