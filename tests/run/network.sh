@@ -121,10 +121,11 @@ one_is_killed() {
 	rox --join net -- rping -c -a node3 -C 10 </dev/null && member_ends third 0
 }
 
-# A program that is left running ends with the command, and its peer learns that.
+# A program that is left, and sends nothing, ends with the command, and its peer learns that.
 left_running() {
 	member one -- ./serve "rping -s -a node1" && says one ready || return
-	rox --join net -- sh -c 'rping -c -a node1 -v >out & until grep -q ping out; do sleep 0.05; done' </dev/null &&
+	rox --join net -- sh -c 'rping -c -a node1 -v >out & until grep -q ping out; do sleep 0.05; done
+		kill -STOP $!; sleep 0.2' </dev/null &&
 		ends_soon one
 }
 
