@@ -5,7 +5,7 @@
 # builds other programs, NAMESUFFIX.cc -> OUT/NAME.
 
 CXXFLAGS ?= -O1
-override CXXFLAGS += -std=c++20 -g1 -Wall -Wextra $(if $(WERROR),-Werror) $(INCLUDES) -pthread -MMD -MP
+override CXXFLAGS += -std=c++20 -g1 -Wall -Wextra $(if $(WERROR),-Werror) $(INCLUDES) -pthread -MMD -MP -MT $@
 SUFFIX ?= _test
 LDLIBS ?= -lgtest -lrdmacm -libverbs -lpthread
 

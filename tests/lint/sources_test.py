@@ -44,6 +44,15 @@ class Sources(unittest.TestCase):
         self.assertEqual(one.of("verbs"), two.of("verbs"))
         self.assertNotEqual(one.of("verbs"), one.of("wire"))
 
+    def test_what_is_compiled_depends_on_its_headers(self):
+        """ccache makes the names of targets relative (CCACHE_BASEDIR), and make would not know them any more."""
+        files = subprocess.run(["git", "grep", "-l", "-e", "-MMD", "--", "*Makefile", "*.mk"], cwd=REPO, check=True,
+                               stdout=subprocess.PIPE, text=True).stdout.split()
+        self.assertIn("userspace/Makefile", files)
+        for name in files:
+            for line in (REPO / name).read_text(encoding="utf-8").splitlines():
+                self.assertTrue("-MMD" not in line or "-MMD -MP -MT $@" in line, f"{name}: {line}")
+
 
 class Faults(unittest.TestCase):
     def test_each_can_be_put_in(self):
