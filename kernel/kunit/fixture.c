@@ -204,7 +204,7 @@ static void fixture_connect(struct kunit *test, struct rox_qp *qp, u32 dest, enu
 	KUNIT_ASSERT_EQ(test, rdma_query_gid(&f->dev->ibdev, 1, f->gid_index, &own), 0);
 	rdma_ah_set_grh(&attr.ah_attr, &own, 0, f->gid_index, 64, 0);
 	attr.dest_qp_num = dest;
-	attr.qp_access_flags |= IB_ACCESS_REMOTE_READ;
+	attr.qp_access_flags |= IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC;
 	attr.rq_psn = attr.sq_psn;
 	KUNIT_ASSERT_EQ_MSG(test, ib_modify_qp(&qp->ibqp, &attr, mask), 0, "to state %d", to);
 }
@@ -243,7 +243,8 @@ struct ib_mr *rox_fixture_register(struct kunit *test, struct rox_qp *qp, struct
 	struct ib_reg_wr reg = {
 		.wr = { .opcode = IB_WR_REG_MR },
 		.mr = mr,
-		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+			  IB_ACCESS_REMOTE_ATOMIC,
 	};
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));

@@ -68,8 +68,8 @@ static bool rox_acks_one_by_one(const struct rox_qp *qp)
 }
 
 /*
- * Return: index after the SENDs and WRITEs, from @index on, that end before PSN @next. The first of
- * them begins at @una, which becomes the PSN after the last.
+ * Return: index after the messages, from @index on, that an ACK completes and that end before PSN
+ * @next. The first of them begins at @una, which becomes the PSN after the last.
  */
 static u32 rox_acked_messages(const struct rox_qp *qp, u32 index, u32 next, u32 *una)
 {
@@ -79,7 +79,7 @@ static u32 rox_acked_messages(const struct rox_qp *qp, u32 index, u32 next, u32 
 	for (; index != qp->sq.index && *una != next; index++) {
 		wqe = rox_swqe_at(qp, index);
 		end = rox_psn_add(wqe->first_psn, wqe->npkts);
-		if (rox_wqe_is_answered(wqe) || rox_psn_diff(next, end) < 0)
+		if (!rox_wqe_is_acked(wqe) || rox_psn_diff(next, end) < 0)
 			break;
 		*una = end;
 	}
@@ -96,7 +96,7 @@ static bool rox_ack_messages(struct rox_qp *qp, u32 psn)
 	while ((wqe = rox_tail_wqe(qp)) && rox_psn_diff(psn, send->una) >= 0) {
 		end = rox_psn_add(wqe->first_psn, wqe->npkts);
 		stop = send->tail + 1;
-		if (rox_wqe_is_answered(wqe))
+		if (!rox_wqe_is_acked(wqe))
 			return false;
 		if (rox_psn_diff(next, end) < 0) {
 			rox_acked_to(qp, next);
@@ -115,7 +115,7 @@ static bool rox_ack_messages(struct rox_qp *qp, u32 psn)
 
 /*
  * The peer has executed all requests up to and including @psn. SENDs and WRITEs complete. A READ
- * or ATOMIC completes only with its response.
+ * or ATOMIC completes only with its data.
  * Return: false if such a response is missing, because it was lost.
  */
 static bool rox_ack_through(struct rox_qp *qp, u32 psn)
@@ -495,6 +495,13 @@ void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 	}
 	if (unlikely(send->recovery.answered))
 		rox_recovery_settle(qp);
+	rox_comp_refused_now(qp);
+}
+
+void rox_comp_fetched(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	rox_credits(qp, pkt);
+	rox_ack_through(qp, pkt->bth.psn);
 	rox_comp_refused_now(qp);
 }
 

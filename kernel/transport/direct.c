@@ -15,6 +15,8 @@
  * NAK does.
  */
 #define ROX_MAIL_VALID		BIT_ULL(63)
+/* It is the response to a READ or ATOMIC, whose data is there; send.answer only. */
+#define ROX_MAIL_RESPONSE	BIT_ULL(62)
 #define ROX_MAIL_MSN_SHIFT	24
 #define ROX_MAIL_SYNDROME_SHIFT	48
 
@@ -72,6 +74,15 @@ void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender)
 			     qp->service | IB_OPCODE_ACKNOWLEDGE, psn, 1, 0);
 }
 
+void rox_response_direct(struct rox_qp *qp, struct rox_qp *sender)
+{
+	u32 psn = rox_psn_add(qp->recv.epsn, ROX_PSN_MASK);
+
+	sender->send.answer = ROX_MAIL_RESPONSE |
+			      rox_mail_of(psn, qp->recv.msn, rox_ack_syndrome(qp));
+	qp->recv.ack_due = false;
+}
+
 static void rox_mail_open(struct rox_qp *qp, u64 mail)
 {
 	struct rox_pkt pkt = {
@@ -84,7 +95,11 @@ static void rox_mail_open(struct rox_qp *qp, u64 mail)
 	};
 
 	pkt.info = &rox_opcodes[pkt.bth.opcode];
-	if (mail && rox_can_send(qp))
+	if (!mail || !rox_can_send(qp))
+		return;
+	if (mail & ROX_MAIL_RESPONSE)
+		rox_comp_fetched(qp, &pkt);
+	else
 		rox_comp_packet(qp, &pkt);
 }
 

@@ -301,6 +301,12 @@ static inline bool rox_wqe_is_answered(const struct rox_swqe *wqe)
 	return rox_wqe_fetches(wqe) || rox_wqe_is_atomic_write(wqe);
 }
 
+/* May an ACK complete it? Also if quick.c has fetched the data of the response. */
+static inline bool rox_wqe_is_acked(const struct rox_swqe *wqe)
+{
+	return !rox_wqe_is_answered(wqe) || wqe->fetched;
+}
+
 /*
  * Operations on keys. They are executed in order with other WQEs, but send nothing and use no
  * PSN.
@@ -356,17 +362,20 @@ static inline void rox_send_iter_end(struct rox_qp *qp)
 }
 
 /* quick.c */
-/* The rest of rox_quick_write(). */
-bool rox_quick_write_now(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, bool more);
+/* The rest of rox_quick_send(). */
+bool rox_quick_now(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, bool more);
 
 /*
- * Sends the current WQE, and the peer executes it, if it is a WRITE for which that is simple.
- * @more: messages follow in this run, one ACK for all will do. Return: false if it did nothing.
+ * Sends the current WQE, and the peer executes it, if it is a WRITE, READ or ATOMIC for which that
+ * is simple. @more: messages follow in this run, one ACK for all will do. Return: false if it did
+ * nothing.
  */
-static inline bool rox_quick_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, bool more)
+static inline bool rox_quick_send(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, bool more)
 {
-	return wqe->opcode == IB_WR_RDMA_WRITE && wqe->npkts == 1 && !wqe->odp && wqe->length &&
-	       qp->ibqp.qp_type == IB_QPT_RC && rox_quick_write_now(qp, wqe, index, more);
+	if (wqe->npkts > 1 && (!rox_wqe_is_read(wqe) || wqe->sent || wqe->length > ROX_BURST_BYTES))
+		return false;
+	return (wqe->opcode == IB_WR_RDMA_WRITE || rox_wqe_fetches(wqe)) && !wqe->odp &&
+	       wqe->length && qp->ibqp.qp_type == IB_QPT_RC && rox_quick_now(qp, wqe, index, more);
 }
 
 /* completer.c: process a frame, or one packet, with ACKs or responses */
@@ -374,6 +383,8 @@ void rox_comp_frame(struct rox_qp *qp, struct sk_buff *skb);
 void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* The rest of rox_comp_turn(). */
 void rox_comp_early(struct rox_qp *qp);
+/* @pkt is the response to a request whose data quick.c has fetched. It has nothing but an AETH. */
+void rox_comp_fetched(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* ROX_WAIT_REFUSED is over: the fatal NAK takes effect. */
 void rox_comp_refused(struct rox_qp *qp);
 
@@ -407,6 +418,11 @@ static inline bool rox_mail_take(struct rox_qp *qp)
  * rox_ack_send() for the rest.
  */
 void rox_ack_direct(struct rox_qp *qp, struct rox_qp *sender);
+/*
+ * Responds to the READ or ATOMIC of @sender before recv.epsn, which has fetched its data and those
+ * of all before. The response acknowledges what is before it. No frames wait for the sender's side.
+ */
+void rox_response_direct(struct rox_qp *qp, struct rox_qp *sender);
 /* For a new QP. */
 void rox_kept_init(struct rox_qp *qp);
 /* Drops the MRs that are kept, so that they are not busy. No iterator uses them. */
@@ -664,6 +680,13 @@ bool rox_recv_flush(struct rox_qp *qp);
 enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt);
 enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt);
 enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *pkt);
+/*
+ * Return: a new entry of recv->res for a request in sequence, of one packet. @kind: enum rox_kind.
+ * The response acknowledges all requests before it, so no ACK is due.
+ */
+struct rox_rd_res *rox_res_new(struct rox_qp *qp, u8 kind, u32 psn);
+/* Also atomic with regard to the CPUs of the host. Return: what was there before. */
+u64 rox_atomic_do(atomic64_t *target, u8 kind, u64 swap_add, u64 compare);
 /* Answers a request that has been executed already. */
 void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* rox_read_continue() if there are READ responses to send. */

@@ -395,6 +395,7 @@ static int rox_xmit_atomic_write(struct rox_qp *qp, struct rox_swqe *wqe, u32 in
 
 int rox_xmit_answered(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 follow)
 {
+	wqe->fetched = false;
 	if (rox_wqe_is_read(wqe))
 		return rox_xmit_read(qp, wqe, index, follow);
 	if (rox_wqe_is_atomic(wqe))
@@ -433,10 +434,10 @@ static int rox_xmit_wqe(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, int 
 
 	if (rox_is_ud(qp))
 		return rox_xmit_datagram(qp, wqe, index, follow);
+	if (rox_quick_send(qp, wqe, index, follow))
+		return 0;
 	if (rox_wqe_is_answered(wqe))
 		return rox_xmit_answered(qp, wqe, index, follow);
-	if (rox_quick_write(qp, wqe, index, follow))
-		return 0;
 	most = wqe->npkts - wqe->sent;
 	if (rox_is_rc(qp))
 		most = min(most, rox_cc_room(qp));

@@ -166,19 +166,15 @@ static void rox_read_start(struct rox_qp *qp, const struct rox_pkt *pkt, u32 msn
 		rox_xrc_read_begin(qp);
 }
 
-/*
- * Return: a new entry of recv->res for a request in sequence. The response acknowledges all
- * requests before it, so no ACK is due.
- */
-static struct rox_rd_res *rox_res_new(struct rox_qp *qp, const struct rox_pkt *pkt)
+struct rox_rd_res *rox_res_new(struct rox_qp *qp, u8 kind, u32 psn)
 {
 	struct rox_resp *recv = &qp->recv;
 	struct rox_rd_res *res = &recv->res[recv->res_head];
 
 	recv->ack_due = false;
 	recv->res_head = (recv->res_head + 1) % recv->num_res;
-	res->kind = pkt->info->kind;
-	res->first_psn = pkt->bth.psn;
+	res->kind = kind;
+	res->first_psn = psn;
 	res->npkts = 1;
 	return res;
 }
@@ -197,7 +193,7 @@ enum rox_verdict rox_exec_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 		return ROX_V_REM_ACCESS;
 	recv->msn = rox_psn_add(recv->msn, 1);
 	rox_read_start(qp, pkt, recv->msn, odp, false);
-	res = rox_res_new(qp, pkt);
+	res = rox_res_new(qp, pkt->info->kind, pkt->bth.psn);
 	res->npkts = recv->read.npkts;
 	res->rkey = pkt->ext.reth.rkey;
 	res->va = pkt->ext.reth.va;
@@ -227,13 +223,11 @@ static void rox_atomic_reply(struct rox_qp *qp, const struct rox_rd_res *res)
 	rox_res_reply(qp, res, qp->service | IB_OPCODE_ATOMIC_ACKNOWLEDGE);
 }
 
-/* Also atomic with regard to the CPUs of the host. */
-static u64 rox_atomic_do(atomic64_t *target, const struct rox_pkt *pkt)
+u64 rox_atomic_do(atomic64_t *target, u8 kind, u64 swap_add, u64 compare)
 {
-	if (pkt->info->kind == ROX_KIND_CMP_SWAP)
-		return atomic64_cmpxchg(target, pkt->ext.atomic.compare,
-					pkt->ext.atomic.swap_add);
-	return atomic64_fetch_add(pkt->ext.atomic.swap_add, target);
+	if (kind == ROX_KIND_CMP_SWAP)
+		return atomic64_cmpxchg(target, compare, swap_add);
+	return atomic64_fetch_add(swap_add, target);
 }
 
 /* Pages on demand: sets @p to the kernel address of @va, or requests the page if it is missing. */
@@ -287,8 +281,9 @@ enum rox_verdict rox_exec_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 		rox_mr_put(mr);
 		return v;
 	}
-	res = rox_res_new(qp, pkt);
-	res->orig = rox_atomic_do(p, pkt);
+	res = rox_res_new(qp, pkt->info->kind, pkt->bth.psn);
+	res->orig = rox_atomic_do(p, pkt->info->kind, pkt->ext.atomic.swap_add,
+				  pkt->ext.atomic.compare);
 	rox_mr_put(mr);
 	recv->msn = rox_psn_add(recv->msn, 1);
 	rox_expect(qp, rox_psn_add(recv->epsn, 1));
@@ -348,7 +343,7 @@ enum rox_verdict rox_exec_atomic_write(struct rox_qp *qp, const struct rox_pkt *
 	rox_mr_put(mr);
 	if (v)
 		return v;
-	res = rox_res_new(qp, pkt);
+	res = rox_res_new(qp, pkt->info->kind, pkt->bth.psn);
 	recv->msn = rox_psn_add(recv->msn, 1);
 	rox_expect(qp, rox_psn_add(recv->epsn, 1));
 	res->msn = recv->msn;

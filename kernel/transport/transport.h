@@ -99,6 +99,7 @@ enum rox_side_work {
  * @inl: @sge has inline data
  * @done: local operation (rox_wqe_is_local()) that has been executed
  * @odp: some pages of its memory are on demand
+ * @fetched: READ, ATOMIC: the data of the response is in its memory, an ACK may complete it
  * @sge: SGE list, or inline data
  */
 struct rox_swqe {
@@ -109,6 +110,7 @@ struct rox_swqe {
 	bool inl;
 	bool done;
 	bool odp;
+	bool fetched;
 	u32 flags;
 	u32 length;
 	u32 first_psn;
@@ -145,7 +147,7 @@ struct rox_swqe {
  * @peer: loopback: the peer of a connected QP
  * @peer_lease: makes the reference on @peer outlive the run
  * @src: the MR that was read last
- * @dst: the peer's MR that was written last
+ * @dst: the peer's MR that was used last
  * @holder: of the leases
  * @unanswered: the last request to @peer asked for an ACK and said that more requests
  *	follow, so @peer has not sent that ACK

@@ -181,8 +181,8 @@ static u8 rox_wqe_check_memory(struct rox_qp *qp, struct rox_swqe *wqe)
 
 	if (wqe->inl || !wqe->num_sge)
 		return IB_WC_SUCCESS;
-	/* The payload of one SGE will be read in this run: look up its MR only once. */
-	if (wqe->num_sge == 1 && wqe->length && !rox_wqe_fetches(wqe))
+	/* One SGE will be read, or perhaps filled, in this run: look up its MR only once. */
+	if (wqe->num_sge == 1 && wqe->length)
 		n = rox_iter_begin(rox_send_iter_new(qp, wqe, qp->sq.index, 0));
 	else
 		n = rox_wqe_check_list(qp, wqe);

@@ -31,8 +31,9 @@ ALGORITHMS = ("none", "adaptive")       # of congestion control
 LEAST_OF_NONE = 0.98                    # what is left where nothing is congested
 
 
-def small(test, posted, messages=4000):
-    return [{"setting": "loop", "test": test, "kind": "write", "peer": peer, "size": 64, "poll": True,
+def small(kind, posted, messages=4000):
+    test = kind if posted == 1 else f"{kind}, {posted} a post"
+    return [{"setting": "loop", "test": test, "kind": kind, "peer": peer, "size": 64, "poll": True,
              "depth": posted, "list": posted, "warm_up": 800, "messages": messages} for peer in plan.RDMA]
 
 
@@ -65,7 +66,8 @@ def controlled():
 
 
 def plans():
-    once = [*small("write", 1), *small("write, 16 a post", 16), *large("loop", plan.RDMA),
+    smalls = [row for kind in ("write", "read") for posted in (1, 16) for row in small(kind, posted)]
+    once = [*smalls, *large("loop", plan.RDMA),
             *large("veth", ["rox", "siw"]), *single(), *controlled()]
     return [what for what in once for _ in range(TIMES.get(what["peer"], 1))]
 
