@@ -321,6 +321,8 @@ bool rox_net_joined(const struct rox_net_group *group, const struct net_device *
  * @solicited: SE bit of the last packet
  * @ackreq: A bit of the last packet
  * @follow: number of messages that may follow in this run, for the same frame
+ * @joins: the frame of the last packets may stay open for the next burst of the run, which ends
+ *	with rox_xmit_end(). For messages of several packets
  * @more: loopback: more bursts of the sender's run follow; the peer may send one ACK for all
  * @again: loopback: the receiver needs pages on demand that are missing, and wants a copy
  * @read: loopback: payload bytes that were read
@@ -350,6 +352,7 @@ struct rox_burst {
 	bool solicited;
 	bool ackreq;
 	u16 follow;
+	bool joins;
 	bool more;
 	bool again;
 	u32 read;

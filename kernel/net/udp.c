@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The carrier UDP: sends a burst in as few frames as possible. Packets of one size share a frame,
- * which the netdev or the networking core cuts into packets (UDP GSO). Short messages of one run
- * also share a frame: the frame of the first message stays open for the others.
+ * which the netdev or the networking core cuts into packets (UDP GSO). A frame may stay open until
+ * the end of the run, for what follows: other short messages, or the next burst, whose first
+ * packets often have the size of the last ones before.
  */
 #include <linux/ip.h>
 #include <linux/module.h>
 #include <linux/udp.h>
 #include <net/ip.h>
-#include <net/ip6_checksum.h>
 #include <net/ip6_fib.h>
 #include <net/ipv6.h>
 #include <net/route.h>
 #include <rdma/ib_pack.h>
 
 #include "internal.h"
+#include "udp.h"
 #include "../compat/net.h"
 
 static bool gso = true;
@@ -40,91 +41,10 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
 #define MAX_REFUSALS	16
 
 /**
- * struct rox_tx - a burst that is being sent
- * @b: the burst
- * @dst: its route
- * @net: the namespace
- * @ip_len: length of the IP header
- * @pkt: index of the next packet
- * @read: payload bytes that were read
- * @sent: counts packets that were handed to the IP layer
- * @drops: number of packets lost on this host
- * @form: of the first packet, of each middle packet, of the last packet: payload bytes, UDP
- *	payload, BTH with a PSN of 0, packed extended headers
- */
-struct rox_tx {
-	struct rox_burst *b;
-	struct dst_entry *dst;
-	struct net *net;
-	u32 ip_len;
-	u32 pkt;
-	u32 read;
-	struct rox_sent *sent;
-	u32 drops;
-	struct rox_tx_form {
-		u32 payload;
-		u32 total;
-		u8 bth[ROX_BTH_LEN];
-		u32 ext_len;
-		u8 ext[ROX_EXT_MAX];
-	} form[3];
-};
-
-/**
- * struct rox_tx_group - packets that make one frame
- * @frame: the frame
- * @dst: its route; the group has no reference of its own
- * @net: the namespace
- * @most: number of packets that it has room for
- * @count: number of packets in it
- * @seg: UDP payload of each packet but the last, which may be shorter
- * @total: UDP payload of @most packets
- * @v6: IPv6
- * @hash: flow hash of the path
- * @sl: service level of the path
- * @priority: priority of the frame, for the qdisc
- * @sk: socket of the sender, or NULL
- * @sender: the side that sends, or NULL
- * @resends: it sends refused packets again
- * @psn: PSN of the first packet
- * @idle: no earlier packet of the sender is outstanding
- * @refused: a queue of this host has refused the frame
- * @ip: IP header; length and ID are set at the end
- * @udp: UDP header; the length is set at the end
- * @icrc: the same headers for the ICRC
- * @id: IPv4 ID of the first packet
- */
-struct rox_tx_group {
-	struct rox_frame frame;
-	struct dst_entry *dst;
-	struct net *net;
-	u32 most;
-	u32 count;
-	u32 seg;
-	u32 total;
-	bool v6;
-	u32 hash;
-	u8 sl;
-	u32 priority;
-	struct sock *sk;
-	struct rox_sender *sender;
-	u32 psn;
-	bool resends;
-	bool idle;
-	bool refused;
-	union {
-		struct iphdr v4;
-		struct ipv6hdr v6;
-	} ip;
-	struct udphdr udp;
-	struct rox_icrc_head icrc;
-	u16 id;
-};
-
-/**
- * struct rox_open_frame - a CPU's frame that stays open for further messages of a run
+ * struct rox_open_frame - a CPU's frame that stays open for further packets of a run
  * @from: sender of its packets; NULL if no frame is open
  * @group: the frame; with a reference on its route
+ * @next: PSN after the last packet in it
  * @bytes: payload of its packets
  * @multicast: the packets are for a multicast group
  *
@@ -134,6 +54,7 @@ struct rox_tx_group {
 struct rox_open_frame {
 	struct rox_endpoint *from;
 	struct rox_tx_group group;
+	u32 next;
 	u32 bytes;
 	bool multicast;
 };
@@ -208,54 +129,6 @@ static void rox_choose_group(const struct rox_tx *tx, struct rox_tx_group *g)
 	}
 }
 
-/* The traffic class of the packets of a path. */
-static u8 rox_dsfield(const struct rox_path *path)
-{
-	return path->tos | path->ecn;
-}
-
-static void rox_build_ip(const struct rox_path *path, struct rox_tx_group *g)
-{
-	if (path->v6) {
-		ip6_flow_hdr(&g->ip.v6, rox_dsfield(path), htonl(path->flow));
-		g->ip.v6.payload_len = 0;
-		g->ip.v6.nexthdr = IPPROTO_UDP;
-		g->ip.v6.hop_limit = path->ttl;
-		g->ip.v6.saddr = path->saddr;
-		g->ip.v6.daddr = path->daddr;
-		return;
-	}
-	g->ip.v4 = (struct iphdr) {
-		.version = 4,
-		.ihl = sizeof(struct iphdr) / 4,
-		.tos = rox_dsfield(path),
-		.frag_off = htons(IP_DF),
-		.ttl = path->ttl,
-		.protocol = IPPROTO_UDP,
-		.saddr = path->saddr.s6_addr32[3],
-		.daddr = path->daddr.s6_addr32[3],
-	};
-}
-
-/* Sets the fields of the headers that are equal in all packets, and reserves IPv4 IDs. */
-static void rox_build_headers(struct rox_path *path, struct rox_tx_group *g)
-{
-	g->v6 = path->v6;
-	g->hash = path->hash;
-	g->sl = path->sl;
-	g->priority = rox_priority(g->dst->dev, path->sl, path->tos);
-	rox_build_ip(path, g);
-	g->udp = (struct udphdr) {
-		.source = htons(path->sport),
-		.dest = htons(ROX_UDP_PORT),
-	};
-	g->id = atomic_fetch_add(g->most, &path->ip_id);
-	if (g->v6)
-		rox_icrc_head_v6(&g->icrc, &g->ip.v6, &g->udp);
-	else
-		rox_icrc_head_v4(&g->icrc, &g->ip.v4, &g->udp);
-}
-
 /*
  * The longest packet that the route carries. Not what the host has learned from ICMP errors, which
  * anybody may forge: packets that are lost on the way are lost either way, and a forged error must
@@ -272,6 +145,12 @@ static u32 rox_route_mtu(const struct dst_entry *dst, bool v6)
 	return mtu ?: READ_ONCE(dst->dev->mtu);
 }
 
+/* Are packets of the burst that a queue refuses sent again? */
+static bool rox_resends(const struct rox_burst *b)
+{
+	return b->resends && !b->unbounded && b->from->sk;
+}
+
 /* Begins the frame of a group. The caller has set @most, @seg and @total. Return: 0 or LOST. */
 static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 {
@@ -280,7 +159,8 @@ static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 	g->count = 0;
 	g->sk = tx->b->from->sk;
 	g->sender = tx->b->sender;
-	g->resends = tx->b->resends && !tx->b->unbounded && g->sk;
+	g->resends = rox_resends(tx->b);
+	g->handed_at = tx->b->handed_at;
 	g->psn = rox_psn_add(tx->b->psn, tx->pkt);
 	g->idle = tx->b->idle && !tx->pkt;
 	if (tx->ip_len + sizeof(struct udphdr) + g->seg >
@@ -412,77 +292,6 @@ static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i)
 }
 
 /*
- * Leaves the UDP checksum to the netdev. A single packet over IPv4 has none, as from adapters: the
- * ICRC covers more. Over IPv6 a checksum of 0 is only for tunnels that both ends were told of (RFC
- * 6935, section 5), and firewalls and connection tracking drop it elsewhere. Packets that are cut
- * from a frame get one, as GSO knows no UDP without it, but for lists.
- */
-static void rox_finish_checksum(const struct rox_tx_group *g, struct sk_buff *skb, u32 len)
-{
-	struct udphdr *udp = udp_hdr(skb);
-
-	if (!g->v6 && (g->count == 1 || g->frame.last))
-		return;
-	if (g->v6)
-		udp->check = ~csum_ipv6_magic(&g->ip.v6.saddr, &g->ip.v6.daddr, len, IPPROTO_UDP,
-					      0);
-	else
-		udp->check = ~csum_tcpudp_magic(g->ip.v4.saddr, g->ip.v4.daddr, len, IPPROTO_UDP,
-						0);
-	skb->ip_summed = CHECKSUM_PARTIAL;
-	skb->csum_start = skb_transport_header(skb) - skb->head;
-	skb->csum_offset = offsetof(struct udphdr, check);
-}
-
-/*
- * Writes the headers of the packets of a list but the first, whose are those of the frame. GSO sets
- * length, ID and checksum of each IPv4 header when it separates them.
- */
-static void rox_finish_list(const struct rox_tx_group *g, struct sk_buff *skb)
-{
-	struct sk_buff *part;
-
-	skb_walk_frags(skb, part) {
-		*ip_hdr(part) = g->ip.v4;
-		*udp_hdr(part) = g->udp;
-		udp_hdr(part)->len = htons(sizeof(g->udp) + part->len);
-	}
-	skb_shinfo(skb)->gso_type |= SKB_GSO_FRAGLIST;
-	skb->ip_summed = CHECKSUM_UNNECESSARY;
-	/* Some kernels look at it nevertheless. */
-	skb->csum_start = skb_transport_header(skb) - skb->head;
-}
-
-/* Writes the IP and UDP headers of the frame. */
-static void rox_finish_headers(struct rox_tx_group *g)
-{
-	struct sk_buff *skb = g->frame.skb;
-	struct udphdr *udp = udp_hdr(skb);
-	u32 len = skb->len - skb_transport_offset(skb);
-
-	*udp = g->udp;
-	udp->len = htons(len);
-	if (g->v6) {
-		*ipv6_hdr(skb) = g->ip.v6;
-		ipv6_hdr(skb)->payload_len = htons(len);
-		skb->protocol = htons(ETH_P_IPV6);
-	} else {
-		*ip_hdr(skb) = g->ip.v4;
-		ip_hdr(skb)->tot_len = htons(sizeof(g->ip.v4) + len);
-		ip_hdr(skb)->id = htons(g->id);
-		skb->protocol = htons(ETH_P_IP);
-	}
-	rox_finish_checksum(g, skb, len);
-	if (g->count > 1) {
-		skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
-		skb_shinfo(skb)->gso_size = g->seg;
-		skb_shinfo(skb)->gso_segs = g->count;
-	}
-	if (skb_has_frag_list(skb))
-		rox_finish_list(g, skb);
-}
-
-/*
  * Hands a frame to the IP layer, which frees it in any case. Return: the bytes of its packets from
  * BTH to ICRC; 0 if the frame was dropped. @refused of the group says whether a queue did that.
  */
@@ -492,6 +301,8 @@ static u32 rox_udp_output(struct rox_tx_group *g)
 	u32 octets = skb->len - skb_transport_offset(skb) - sizeof(struct udphdr);
 	int err;
 
+	if (g->handed_at)
+		*g->handed_at = ktime_get_ns();
 	rox_finish_headers(g);
 	skb_dst_set_noref(skb, g->dst);
 	if (likely(g->sk))
@@ -541,45 +352,32 @@ static void rox_group_sent(const struct rox_tx_group *g)
  * of the route; an error if the payload could not be read; REFUSED if the frame is sent again
  * later; else 0, even if the IP layer drops the frame.
  */
-static int rox_send_group(struct rox_tx *tx)
+static int rox_send_group(struct rox_tx *tx, struct rox_tx_group *g)
 {
 	u32 begin = tx->read;
-	struct rox_tx_group g;
 	u32 octets;
 	int err;
 
-	rox_choose_group(tx, &g);
-	err = rox_begin_group(tx, &g);
+	err = rox_begin_group(tx, g);
 	if (err)
 		return err;
-	while (g.count < g.most && !err)
-		err = rox_put_packet(tx, &g, tx->pkt + g.count);
+	while (g->count < g->most && !err)
+		err = rox_put_packet(tx, g, tx->pkt + g->count);
 	if (err) {
-		rox_frame_drop(&g.frame);
+		rox_frame_drop(&g->frame);
 		return err;
 	}
-	if (tx->b->handed_at)
-		*tx->b->handed_at = ktime_get_ns();
-	octets = rox_udp_output(&g);
+	octets = rox_udp_output(g);
 	if (octets) {
-		tx->sent->pkts += g.count;
+		tx->sent->pkts += g->count;
 		tx->sent->octets += octets;
 		tx->sent->bytes += tx->read - begin;
-		rox_group_sent(&g);
-	} else if (rox_group_dropped(tx->b->from, &g)) {
+		rox_group_sent(g);
+	} else if (rox_group_dropped(tx->b->from, g)) {
 		return REFUSED;
 	}
-	tx->pkt += g.count;
+	tx->pkt += g->count;
 	return 0;
-}
-
-static int rox_send_all(struct rox_tx *tx)
-{
-	int err = 0;
-
-	while (tx->pkt < tx->b->npkts && !err)
-		err = rox_send_group(tx);
-	return err;
 }
 
 /* Counts the rest of the burst as lost, and skips its payload. */
@@ -600,7 +398,7 @@ static int rox_lose_rest(struct rox_tx *tx)
 	return 0;
 }
 
-/* ---- short messages of a run in one frame ---- */
+/* ---- frames that stay open ---- */
 
 void rox_xmit_end(void)
 {
@@ -627,90 +425,150 @@ void rox_xmit_end(void)
 	rcu_read_unlock();
 }
 
-/* Do packets of this path have the same headers as the packets of the group? */
-static bool rox_same_headers(const struct rox_tx_group *g, const struct rox_path *path)
-{
-	if (g->v6 != path->v6 || g->udp.source != htons(path->sport) || g->hash != path->hash ||
-	    g->sl != path->sl)
-		return false;
-	if (path->v6)
-		return ipv6_addr_equal(&g->ip.v6.saddr, &path->saddr) &&
-		       ipv6_addr_equal(&g->ip.v6.daddr, &path->daddr) &&
-		       ip6_flowinfo(&g->ip.v6) ==
-			       ip6_make_flowinfo(rox_dsfield(path), htonl(path->flow)) &&
-		       g->ip.v6.hop_limit == path->ttl;
-	return g->ip.v4.saddr == path->saddr.s6_addr32[3] &&
-	       g->ip.v4.daddr == path->daddr.s6_addr32[3] && g->ip.v4.tos == rox_dsfield(path) &&
-	       g->ip.v4.ttl == path->ttl;
-}
-
+/*
+ * Does the burst go on in the open frame? Its packets have one size; only a shorter one of several
+ * bursts may end it. What a QP sends again after a go-back does not follow what it has sent.
+ */
 static bool rox_open_fits(const struct rox_open_frame *open, const struct rox_tx *tx)
 {
 	const struct rox_tx_group *g = &open->group;
+	const struct rox_burst *b = tx->b;
+	u32 len = rox_packet_len(tx, 0);
 
-	return open->from == tx->b->from && tx->b->npkts == 1 && rox_packet_len(tx, 0) == g->seg &&
-	       g->dst == tx->dst && rox_same_headers(g, tx->b->path);
+	if (open->from != b->from || g->dst != tx->dst || !rox_same_headers(g, b->path))
+		return false;
+	if (!b->joins)
+		return b->npkts == 1 && len == g->seg;
+	return len <= g->seg && b->psn == open->next && !b->unbounded;
 }
 
-/*
- * Opens a frame for a message and those that may follow it. Return: 0, LOST, or ALONE if the burst
- * cannot share a frame.
- */
-static int rox_frame_open(struct rox_open_frame *open, const struct rox_tx *tx)
+/* Return: how many packets of @seg bytes a frame can have. */
+static u32 rox_most_packets(const struct rox_tx *tx, u32 seg)
 {
 	u32 max = MAX_IP_LEN - tx->ip_len - sizeof(struct udphdr);
-	const struct rox_burst *b = tx->b;
+
+	return min(max / seg, (u32)MAX_SEGS);
+}
+
+/* Opens a frame for @most packets of @seg bytes. Return: 0 or LOST. */
+static int rox_frame_begin_open(struct rox_open_frame *open, const struct rox_tx *tx, u32 seg,
+				u32 most)
+{
 	struct rox_tx_group *g = &open->group;
 
-	if (!b->follow || b->npkts > 1 || !rox_joins(tx))
-		return ALONE;
-	g->seg = rox_packet_len(tx, 0);
-	g->most = min3(b->follow + 1U, max / g->seg, (u32)MAX_SEGS);
-	g->total = g->most * g->seg;
+	g->seg = seg;
+	g->most = most;
+	g->total = most * seg;
 	if (rox_begin_group(tx, g))
 		return LOST;
 	dst_hold(g->dst);
 	open->bytes = 0;
-	open->multicast = rox_to_group(b);
-	open->from = b->from;
+	open->multicast = rox_to_group(tx->b);
+	open->from = tx->b->from;
 	return 0;
 }
 
 /*
- * Puts a message of one packet into the open frame, and opens one if there is none. Return: as
- * rox_frame_open(); an error if the payload could not be read; or REFUSED if packets before these
- * were refused.
+ * Opens a frame for a message of one packet and those that may follow it. Return: 0, LOST, or ALONE
+ * if the burst cannot share a frame.
+ */
+static int rox_frame_open(struct rox_open_frame *open, const struct rox_tx *tx)
+{
+	const struct rox_burst *b = tx->b;
+	u32 seg = rox_packet_len(tx, 0);
+
+	if (!b->follow || b->npkts > 1 || !rox_joins(tx))
+		return ALONE;
+	return rox_frame_begin_open(open, tx, seg, min(b->follow + 1U, rox_most_packets(tx, seg)));
+}
+
+/*
+ * Puts packets of the burst into the open frame, at least one, and sends the frame if nothing can
+ * follow in it. Return: 0; LOST or an error as rox_put_packet(), and then none of them is in it.
+ */
+static int rox_frame_fill(struct rox_open_frame *open, struct rox_tx *tx)
+{
+	struct rox_tx_group *g = &open->group;
+	u32 before = g->frame.skb->len, count = g->count, begin = tx->read, first = tx->pkt;
+	const struct rox_burst *b = tx->b;
+	bool ends;
+	int err;
+
+	do {
+		err = rox_put_packet(tx, g, tx->pkt);
+		if (unlikely(err)) {
+			/* Send the packets of the bursts before, which are complete. */
+			g->count = pskb_trim(g->frame.skb, before) ? 0 : count;
+			tx->pkt = first;
+			rox_xmit_end();
+			return err;
+		}
+		ends = rox_packet_len(tx, tx->pkt++) < g->seg || g->count == g->most;
+	} while (!ends && tx->pkt < b->npkts && rox_packet_len(tx, tx->pkt) <= g->seg);
+	open->bytes += tx->read - begin;
+	open->next = rox_psn_add(b->psn, tx->pkt);
+	if (b->handed_at)
+		g->handed_at = b->handed_at;
+	if (ends || tx->pkt < b->npkts)
+		rox_xmit_end();
+	return 0;
+}
+
+/*
+ * Puts what fits of the burst into the open frame, or opens one for a message of one packet.
+ * Return: 0; ALONE if packets are left for other frames; LOST or an error as rox_frame_fill(); or
+ * REFUSED if packets before these were refused.
  */
 static int rox_frame_join(struct rox_tx *tx)
 {
 	struct rox_open_frame *open = this_cpu_ptr(&rox_open_frames);
-	struct rox_tx_group *g = &open->group;
-	u32 before;
+	const struct rox_sender *sender = tx->b->sender;
 	int err;
 
 	if (open->from && !rox_open_fits(open, tx))
 		rox_xmit_end();
 	/* Nothing follows what was refused: it is sent again after that, and in its order. */
-	if (unlikely(tx->b->sender && tx->b->sender->refused))
+	if (unlikely(sender && sender->refused))
 		return REFUSED;
 	if (!open->from) {
 		err = rox_frame_open(open, tx);
 		if (err)
 			return err;
 	}
-	before = g->frame.skb->len;
-	err = rox_put_packet(tx, g, 0);
-	if (unlikely(err)) {
-		/* Send the packets before it, which are complete. */
-		if (pskb_trim(g->frame.skb, before))
-			g->count = 0;
-		rox_xmit_end();
+	err = rox_frame_fill(open, tx);
+	if (err || tx->pkt == tx->b->npkts)
 		return err;
+	return unlikely(sender && sender->refused) ? REFUSED : ALONE;
+}
+
+/* Are these the last packets of the burst, and may the next one go on in their frame? */
+static bool rox_stays_open(const struct rox_tx *tx, const struct rox_tx_group *g)
+{
+	const struct rox_burst *b = tx->b;
+
+	return b->joins && !b->unbounded && tx->pkt + g->most == b->npkts &&
+	       rox_packet_len(tx, b->npkts - 1) == g->seg &&
+	       g->most < rox_most_packets(tx, g->seg) && rox_joins(tx);
+}
+
+/* Sends the packets of the burst from tx->pkt on. Return: as rox_send_group(). */
+static int rox_send_all(struct rox_tx *tx)
+{
+	struct rox_open_frame *open = this_cpu_ptr(&rox_open_frames);
+	struct rox_tx_group g;
+	int err = 0;
+
+	while (tx->pkt < tx->b->npkts && !err) {
+		rox_choose_group(tx, &g);
+		if (!rox_stays_open(tx, &g)) {
+			err = rox_send_group(tx, &g);
+			continue;
+		}
+		err = rox_frame_begin_open(open, tx, g.seg, rox_most_packets(tx, g.seg));
+		if (!err)
+			err = rox_frame_fill(open, tx);
 	}
-	open->bytes += tx->b->len;
-	if (g->count == g->most)
-		rox_xmit_end();
-	return 0;
+	return err;
 }
 
 /* ---- a burst ---- */

@@ -192,6 +192,61 @@ static void another_size_begins_another_frame(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+static void add_rc_send(struct kunit *test, struct batch *batch, u32 len)
+{
+	add(test, batch, len)->opcode = IB_WR_SEND;
+}
+
+/* The last packets of a message wait for those of the next one. */
+static void messages_of_several_packets_go_on_in_a_frame(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	u64 packets = rox_fixture_counted(qp, ROX_CNT_TX_PKTS);
+	u64 bytes = rox_fixture_counted(qp, ROX_CNT_TX_BYTES);
+	struct batch batch = {};
+
+	add_rc_send(test, &batch, 3072);
+	add_rc_send(test, &batch, 2048);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	expect_frame(test, 0, 5, packet(0, 1024));
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_PKTS) - packets, 5);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_BYTES) - bytes, 5120);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+static void a_shorter_packet_ends_the_frame(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct batch batch = {};
+
+	add_rc_send(test, &batch, 2048);
+	add_rc_send(test, &batch, 1500);
+	add_rc_send(test, &batch, 2048);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 2U);
+	KUNIT_EXPECT_EQ(test, seen.segs[0], 4U);
+	KUNIT_EXPECT_EQ(test, seen.seg[0], packet(0, 1024));
+	KUNIT_EXPECT_EQ(test, seen.len[0], 3 * packet(0, 1024) + packet(0, 476));
+	expect_frame(test, 1, 2, packet(0, 1024));
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* Complete bursts are sent even if the payload of the next one in their frame cannot be read. */
+static void a_burst_that_fails_takes_none_with_it(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct batch batch = {};
+
+	add_rc_send(test, &batch, 3072);
+	add_rc_send(test, &batch, 2048);
+	batch.sge[1].lkey++;
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	expect_frame(test, 0, 3, packet(0, 1024));
+	ib_destroy_qp(&qp->ibqp);
+}
+
 /* A message of several packets gets frames of its own, after those of the messages before it. */
 static void order_is_kept(struct kunit *test)
 {
@@ -271,6 +326,9 @@ static struct kunit_case xmit_cases[] = {
 	KUNIT_CASE(messages_of_one_size_share_a_frame),
 	KUNIT_CASE(so_do_messages_as_large_as_the_mtu),
 	KUNIT_CASE(another_size_begins_another_frame),
+	KUNIT_CASE(messages_of_several_packets_go_on_in_a_frame),
+	KUNIT_CASE(a_shorter_packet_ends_the_frame),
+	KUNIT_CASE(a_burst_that_fails_takes_none_with_it),
 	KUNIT_CASE(order_is_kept),
 	KUNIT_CASE(a_message_that_fails_takes_none_with_it),
 	KUNIT_CASE(datagrams_share_it_where_their_headers_are_the_same),

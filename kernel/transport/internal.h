@@ -689,6 +689,11 @@ struct rox_rd_res *rox_res_new(struct rox_qp *qp, u8 kind, u32 psn);
 u64 rox_atomic_do(atomic64_t *target, u8 kind, u64 swap_add, u64 compare);
 /* Answers a request that has been executed already. */
 void rox_exec_duplicate(struct rox_qp *qp, const struct rox_pkt *pkt);
+/*
+ * A queue of this host has refused packets of the READ that was answered last: the next burst
+ * begins with them. The end of one before, in the same frame, is lost: nothing is known of that.
+ */
+void rox_read_refused(struct rox_qp *qp);
 /* rox_read_continue() if there are READ responses to send. */
 int rox_read_responses(struct rox_qp *qp, int bursts);
 

@@ -264,6 +264,7 @@ int rox_xmit_message(struct rox_qp *qp, struct rox_swqe *wqe, u32 index, u32 mos
 	b.len = min(wqe->length - offset, b.npkts * qp->mtu);
 	b.ackreq = rox_burst_asks(qp, wqe, &b);
 	b.follow = follow;
+	b.joins = wqe->npkts > 1;
 	b.more = follow && rox_is_rc(qp);
 	err = rox_send_pages(qp, wqe, index, offset, b.len);
 	if (err)

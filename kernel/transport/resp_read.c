@@ -28,13 +28,19 @@ static void rox_read_opcodes(struct rox_qp *qp, struct rox_burst *b)
 	b->op_last = last;
 }
 
-/* A queue of this host has refused some packets: the next burst begins with them. */
-static void rox_read_refused(struct rox_qp *qp)
+void rox_read_refused(struct rox_qp *qp)
 {
 	struct rox_read_job *job = &qp->recv.read;
+	u32 first = (job->psn - job->sent) & ROX_PSN_MASK;
+	s32 sent = rox_psn_diff(qp->recv.side.sender.refused_psn, first);
 
-	job->sent += rox_psn_diff(qp->recv.side.sender.refused_psn, job->psn);
-	job->psn = qp->recv.side.sender.refused_psn;
+	if (sent < 0) {
+		rox_qp_count_add(qp, ROX_CNT_TX_DROP, -sent);
+		sent = 0;
+	}
+	job->sent = sent;
+	job->psn = rox_psn_add(first, sent);
+	job->active = true;
 }
 
 static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
@@ -48,6 +54,7 @@ static int rox_read_burst(struct rox_qp *qp, struct rox_iter *it)
 	b.npkts = min(job->npkts - job->sent, ROX_BURST_BYTES / qp->mtu);
 	b.len = min(job->len - offset, b.npkts * qp->mtu);
 	b.resends = true;
+	b.joins = job->npkts > 1;
 	b.sender = &qp->recv.side.sender;
 	if (b.len)
 		b.src = it;

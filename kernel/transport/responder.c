@@ -377,6 +377,20 @@ static bool rox_recv_work(struct rox_qp *qp)
 	return rox_qp_state(qp) == IB_QPS_ERR && rox_recv_flush(qp);
 }
 
+/* Sends the frame that is open. Return: false if the side has to wait, because it was refused. */
+static bool rox_recv_sends(struct rox_qp *qp)
+{
+	struct rox_resp *recv = &qp->recv;
+
+	rox_xmit_end();
+	if (likely(!recv->side.sender.refused))
+		return true;
+	if (rox_can_receive(qp))
+		rox_read_refused(qp);
+	rox_tx_wait(&qp->ep, &recv->side.sender);
+	return !rox_can_receive(qp);
+}
+
 /*
  * rox_recv_run() - runs the receive side: READ responses and received frames
  *
@@ -386,6 +400,7 @@ bool rox_recv_run(struct rox_qp *qp, unsigned long work)
 {
 	bool more = rox_recv_work(qp);
 
+	more = rox_recv_sends(qp) && more;
 	if (unlikely(rox_is_xrc(qp)))
 		rox_xrc_leave(qp);
 	if (unlikely(READ_ONCE(qp->ep.marked)))

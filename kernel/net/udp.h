@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A burst on its way into frames: udp.c, udp_headers.c.
+ */
+#ifndef ROX_NET_UDP_H
+#define ROX_NET_UDP_H
+
+#include "internal.h"
+
+/**
+ * struct rox_tx - a burst that is being sent
+ * @b: the burst
+ * @dst: its route
+ * @net: the namespace
+ * @ip_len: length of the IP header
+ * @pkt: index of the next packet
+ * @read: payload bytes that were read
+ * @sent: counts packets that were handed to the IP layer
+ * @drops: number of packets lost on this host
+ * @form: of the first packet, of each middle packet, of the last packet: payload bytes, UDP
+ *	payload, BTH with a PSN of 0, packed extended headers
+ */
+struct rox_tx {
+	struct rox_burst *b;
+	struct dst_entry *dst;
+	struct net *net;
+	u32 ip_len;
+	u32 pkt;
+	u32 read;
+	struct rox_sent *sent;
+	u32 drops;
+	struct rox_tx_form {
+		u32 payload;
+		u32 total;
+		u8 bth[ROX_BTH_LEN];
+		u32 ext_len;
+		u8 ext[ROX_EXT_MAX];
+	} form[3];
+};
+
+/**
+ * struct rox_tx_group - packets that make one frame
+ * @frame: the frame
+ * @dst: its route; the group has no reference of its own
+ * @net: the namespace
+ * @most: number of packets that it has room for
+ * @count: number of packets in it
+ * @seg: UDP payload of each packet but the last, which may be shorter
+ * @total: UDP payload of @most packets
+ * @v6: IPv6
+ * @hash: flow hash of the path
+ * @sl: service level of the path
+ * @priority: priority of the frame, for the qdisc
+ * @sk: socket of the sender, or NULL
+ * @sender: the side that sends, or NULL
+ * @resends: it sends refused packets again
+ * @psn: PSN of the first packet
+ * @idle: no earlier packet of the sender is outstanding
+ * @handed_at: as in struct rox_burst
+ * @refused: a queue of this host has refused the frame
+ * @ip: IP header; length and ID are set at the end
+ * @udp: UDP header; the length is set at the end
+ * @icrc: the same headers for the ICRC
+ * @id: IPv4 ID of the first packet
+ */
+struct rox_tx_group {
+	struct rox_frame frame;
+	struct dst_entry *dst;
+	struct net *net;
+	u32 most;
+	u32 count;
+	u32 seg;
+	u32 total;
+	bool v6;
+	u32 hash;
+	u8 sl;
+	u32 priority;
+	struct sock *sk;
+	struct rox_sender *sender;
+	u32 psn;
+	bool resends;
+	bool idle;
+	bool refused;
+	u64 *handed_at;
+	union {
+		struct iphdr v4;
+		struct ipv6hdr v6;
+	} ip;
+	struct udphdr udp;
+	struct rox_icrc_head icrc;
+	u16 id;
+};
+
+/* udp_headers.c */
+/*
+ * Sets the fields of the headers that are equal in all packets, and reserves IPv4 IDs. The caller
+ * has set @dst and @most.
+ */
+void rox_build_headers(struct rox_path *path, struct rox_tx_group *g);
+/* Do packets of this path have the same headers as the packets of the group? */
+bool rox_same_headers(const struct rox_tx_group *g, const struct rox_path *path);
+/* Writes the IP and UDP headers of the frame. */
+void rox_finish_headers(struct rox_tx_group *g);
+
+#endif /* ROX_NET_UDP_H */
