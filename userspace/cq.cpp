@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <sched.h>
+#include <unistd.h>
 
 namespace rox {
 namespace {
@@ -107,6 +108,7 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
     }
     cq->queue.set_qps(Context::of(context)->qps);
     cq->late = Context::of(context)->late;
+    cq->vain_turn = Cq::vain_turn_for(sysconf(_SC_NPROCESSORS_ONLN));
     if (is_single_threaded(wanted)) {
         cq->queue.elide_locks();
     }
@@ -206,7 +208,7 @@ void Cq::polled_in_vain()
     const uint32_t count = vain.load(std::memory_order_relaxed) + 1;
 
     vain.store(count, std::memory_order_relaxed);
-    if (count % vain_turn == 0) {
+    if ((count & (vain_turn - 1)) == 0) {
         sched_yield();
     }
 }

@@ -89,9 +89,11 @@ struct Cq : HeapObject {
     Mapping map;
     LateDoorbells *late;           // those of the context
     std::atomic<uint32_t> vain{0}; // polls that found nothing; threads may miss one of another
+    uint32_t vain_turn;            // after so many of them others may run; a power of two
 
-    /// After this many polls in vain others may run: some tens of microseconds.
-    static constexpr uint32_t vain_turn = 1024;
+    /// With several CPUs after some tens of microseconds; on one CPU nothing completes until others
+    /// have run.
+    static constexpr uint32_t vain_turn_for(long cpus) { return cpus == 1 ? 32 : 1024; }
 
     /// The program has polled and found nothing.
     void polled_in_vain();
