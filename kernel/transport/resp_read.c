@@ -34,8 +34,9 @@ void rox_read_refused(struct rox_qp *qp)
 	u32 first = (job->psn - job->sent) & ROX_PSN_MASK;
 	s32 sent = rox_psn_diff(qp->recv.side.sender.refused_psn, first);
 
-	if (sent < 0) {
-		rox_qp_count_add(qp, ROX_CNT_TX_DROP, -sent);
+	/* Not this READ, or also the one before. A READ that is repeated has older PSNs. */
+	if (sent < 0 || sent >= job->npkts) {
+		rox_qp_count_add(qp, ROX_CNT_TX_DROP, max(-sent, 1));
 		sent = 0;
 	}
 	job->sent = sent;

@@ -9,6 +9,7 @@ part_queue() {
 	case_run "many QPs into a slow queue: nothing is dropped" queue_slow
 	case_run "many QPs before a queue that stands: they wait, and go on" queue_stands
 	case_run "a queue of 3 frames: what it refuses is sent again" queue_refuses
+	case_run "a queue of 3 frames refuses responses to READs" queue_refuses_responses
 	case_run "everything refused: retries exceeded" queue_ends
 	case_run "four transmit queues, a sender that changes CPUs: all in order" queue_order
 	case_run "packets with and without a checksum, joined by GRO: all in order" queue_joined
@@ -136,6 +137,19 @@ queue_refuses() {
 	queue_set tbf rate 5mbit burst 4000 limit 12000 &&
 		queue_write 100 -q 8 -s 8192 -n 100 -u 21 && queue_clear || return
 	(($(queue_grown "$ROX2" tx_refused) > 0)) || fail "nothing was refused"
+}
+
+# The same for who answers. Ends of READs that share a frame with the next one are lost, and requested again.
+queue_refuses_responses() {
+	local dropped
+	queue_mark "$ROX1"
+	tc -n "$NS1" qdisc replace dev "$DEV1" root tbf rate 5mbit burst 4000 limit 12000 &&
+		run_pair -t 100 -- ib_read_bw -d "$ROX1" -F -q 8 -s 8192 -n 100 -u 21 -- \
+			ib_read_bw -d "$ROX2" -F -q 8 -s 8192 -n 100 -u 21 "$IP1" || return
+	tc -n "$NS1" qdisc delete dev "$DEV1" root
+	dropped=$(queue_grown "$ROX1" tx_dropped)
+	echo "refused: $(queue_grown "$ROX1" tx_refused), lost: $dropped"
+	(($(queue_grown "$ROX1" tx_refused) > 0)) || fail "nothing was refused"
 }
 
 queue_ends() {
