@@ -41,6 +41,37 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
 #define MAX_REFUSALS	16
 
 /**
+ * struct rox_tx - a burst that is being sent
+ * @b: the burst
+ * @dst: its route
+ * @net: the namespace
+ * @ip_len: length of the IP header
+ * @pkt: index of the next packet
+ * @read: payload bytes that were read
+ * @sent: counts packets that were handed to the IP layer
+ * @drops: number of packets lost on this host
+ * @form: of the first packet, of each middle packet, of the last packet: payload bytes, UDP
+ *	payload, BTH with a PSN of 0, packed extended headers
+ */
+struct rox_tx {
+	struct rox_burst *b;
+	struct dst_entry *dst;
+	struct net *net;
+	u32 ip_len;
+	u32 pkt;
+	u32 read;
+	struct rox_sent *sent;
+	u32 drops;
+	struct rox_tx_form {
+		u32 payload;
+		u32 total;
+		u8 bth[ROX_BTH_LEN];
+		u32 ext_len;
+		u8 ext[ROX_EXT_MAX];
+	} form[3];
+};
+
+/**
  * struct rox_open_frame - a CPU's frame that stays open for further packets of a run
  * @from: sender of its packets; NULL if no frame is open
  * @group: the frame; with a reference on its route
@@ -96,6 +127,12 @@ static u32 rox_packet_len(const struct rox_tx *tx, u32 i)
 	return rox_form_of(tx, i)->total;
 }
 
+/* Return: how many bytes of packets a frame can have. */
+static u32 rox_frame_room(const struct rox_tx *tx)
+{
+	return MAX_IP_LEN - tx->ip_len - sizeof(struct udphdr);
+}
+
 /* May packets of the burst share a frame? */
 static bool rox_joins(const struct rox_tx *tx)
 {
@@ -109,7 +146,7 @@ static bool rox_joins(const struct rox_tx *tx)
 static void rox_choose_group(const struct rox_tx *tx, struct rox_tx_group *g)
 {
 	const struct rox_burst *b = tx->b;
-	u32 max = MAX_IP_LEN - tx->ip_len - sizeof(struct udphdr);
+	u32 max = rox_frame_room(tx);
 	u32 limit = rox_joins(tx) ? MAX_SEGS : 1;
 
 	g->most = 1;
@@ -145,12 +182,6 @@ static u32 rox_route_mtu(const struct dst_entry *dst, bool v6)
 	return mtu ?: READ_ONCE(dst->dev->mtu);
 }
 
-/* Are packets of the burst that a queue refuses sent again? */
-static bool rox_resends(const struct rox_burst *b)
-{
-	return b->resends && !b->unbounded && b->from->sk;
-}
-
 /* Begins the frame of a group. The caller has set @most, @seg and @total. Return: 0 or LOST. */
 static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 {
@@ -159,7 +190,7 @@ static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 	g->count = 0;
 	g->sk = tx->b->from->sk;
 	g->sender = tx->b->sender;
-	g->resends = rox_resends(tx->b);
+	g->resends = tx->b->resends && !tx->b->unbounded && g->sk;
 	g->handed_at = tx->b->handed_at;
 	g->psn = rox_psn_add(tx->b->psn, tx->pkt);
 	g->idle = tx->b->idle && !tx->pkt;
@@ -445,9 +476,7 @@ static bool rox_open_fits(const struct rox_open_frame *open, const struct rox_tx
 /* Return: how many packets of @seg bytes a frame can have. */
 static u32 rox_most_packets(const struct rox_tx *tx, u32 seg)
 {
-	u32 max = MAX_IP_LEN - tx->ip_len - sizeof(struct udphdr);
-
-	return min(max / seg, (u32)MAX_SEGS);
+	return min(rox_frame_room(tx) / seg, (u32)MAX_SEGS);
 }
 
 /* Opens a frame for @most packets of @seg bytes. Return: 0 or LOST. */

@@ -1,42 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A burst on its way into frames: udp.c, udp_headers.c.
+ * A frame of the carrier UDP that is being built: udp.c, udp_headers.c.
  */
 #ifndef ROX_NET_UDP_H
 #define ROX_NET_UDP_H
 
 #include "internal.h"
-
-/**
- * struct rox_tx - a burst that is being sent
- * @b: the burst
- * @dst: its route
- * @net: the namespace
- * @ip_len: length of the IP header
- * @pkt: index of the next packet
- * @read: payload bytes that were read
- * @sent: counts packets that were handed to the IP layer
- * @drops: number of packets lost on this host
- * @form: of the first packet, of each middle packet, of the last packet: payload bytes, UDP
- *	payload, BTH with a PSN of 0, packed extended headers
- */
-struct rox_tx {
-	struct rox_burst *b;
-	struct dst_entry *dst;
-	struct net *net;
-	u32 ip_len;
-	u32 pkt;
-	u32 read;
-	struct rox_sent *sent;
-	u32 drops;
-	struct rox_tx_form {
-		u32 payload;
-		u32 total;
-		u8 bth[ROX_BTH_LEN];
-		u32 ext_len;
-		u8 ext[ROX_EXT_MAX];
-	} form[3];
-};
 
 /**
  * struct rox_tx_group - packets that make one frame
