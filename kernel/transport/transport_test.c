@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* KUnit: the state machine of a QP for all pairs of states, and the retry counters. */
+/* KUnit: the state machine of a QP for all pairs of states, retry counters, refused responses. */
 #include "internal.h"
 #include "../kunit/fixture.h"
 
@@ -173,6 +173,55 @@ static void timer_runs_only_while_something_is_outstanding(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+/* ---- refused responses ---- */
+
+/**
+ * struct refusal - what a READ of 8 packets, whose first PSN is 100, does after a refusal
+ * @sent: packets of the READ that it had sent
+ * @psn: that was refused first
+ * @from: the packet it goes on from
+ * @lost: packets of other READs that are lost
+ */
+struct refusal {
+	u32 sent;
+	u32 psn;
+	u32 from;
+	u32 lost;
+};
+
+static const struct refusal refusals[] = {
+	/* Its own packets: the first, one in the middle, the last. */
+	{ 4, 100, 0, 0 }, { 4, 103, 3, 0 }, { 8, 107, 7, 0 },
+	/* The frame began with the end of the READ before. */
+	{ 4, 98, 0, 2 },
+	/* The READ is repeated, and the frame began with a later one: before it in the run. */
+	{ 0, 108, 0, 1 }, { 4, 5000, 0, 1 },
+};
+
+static void refusal_name(const struct refusal *r, char *name)
+{
+	snprintf(name, KUNIT_PARAM_DESC_SIZE, "%u sent, PSN %u", r->sent, r->psn);
+}
+
+KUNIT_ARRAY_PARAM(refusal, refusals, refusal_name);
+
+static void a_refused_read_goes_on_within_its_packets(struct kunit *test)
+{
+	const struct refusal *r = test->param_value;
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_read_job *job = &qp->recv.read;
+
+	*job = (struct rox_read_job) { .npkts = 8, .sent = r->sent, .psn = 100 + r->sent };
+	qp->recv.side.sender.refused_psn = r->psn;
+	rox_read_refused(qp);
+	KUNIT_EXPECT_TRUE(test, job->active);
+	KUNIT_EXPECT_EQ(test, job->sent, r->from);
+	KUNIT_EXPECT_EQ(test, job->psn, 100 + r->from);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_DROP), r->lost);
+	job->active = false;
+	ib_destroy_qp(&qp->ibqp);
+}
+
 static struct kunit_case rox_transport_cases[] = {
 	KUNIT_CASE_PARAM(modify_from_state, state_pair_gen_params),
 	KUNIT_CASE(failure_ends_every_live_state),
@@ -180,6 +229,7 @@ static struct kunit_case rox_transport_cases[] = {
 	KUNIT_CASE(attributes_are_those_of_the_transition),
 	KUNIT_CASE(progress_opens_the_window),
 	KUNIT_CASE(timer_runs_only_while_something_is_outstanding),
+	KUNIT_CASE_PARAM(a_refused_read_goes_on_within_its_packets, refusal_gen_params),
 	{}
 };
 
