@@ -109,20 +109,30 @@ static void add_send(struct kunit *test, struct batch *batch, struct ib_ah *ah, 
 	container_of(wr, struct ib_ud_wr, wr)->remote_qpn = qpn;
 }
 
+/* Records frames from here to took(). In between no retry timer sends again. */
+static void take(struct kunit *test)
+{
+	KUNIT_ASSERT_EQ(test, nf_register_net_hook(&init_net, &take_ops), 0);
+	local_bh_disable();
+	memset(&seen, 0, sizeof(seen));
+	seen.open = true;
+}
+
+static void took(void)
+{
+	seen.open = false;
+	local_bh_enable();
+	nf_unregister_net_hook(&init_net, &take_ops);
+}
+
 /* Posts all of them at once, and records the frames that are sent before the call returns. */
 static void post(struct kunit *test, struct rox_qp *qp, const struct batch *batch)
 {
 	int err;
 
-	KUNIT_ASSERT_EQ(test, nf_register_net_hook(&init_net, &take_ops), 0);
-	/* Keep the retry timer from sending again before @open is cleared. */
-	local_bh_disable();
-	memset(&seen, 0, sizeof(seen));
-	seen.open = true;
+	take(test);
 	err = ib_post_send(&qp->ibqp, &batch->wr[0].rdma.wr, NULL);
-	seen.open = false;
-	local_bh_enable();
-	nf_unregister_net_hook(&init_net, &take_ops);
+	took();
 	KUNIT_EXPECT_EQ(test, err, 0);
 }
 
@@ -247,6 +257,50 @@ static void a_burst_that_fails_takes_none_with_it(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+/* Sends @npkts packets of a message of many; the payload has @has bytes. */
+static int send_middle(struct rox_qp *qp, u32 psn, u16 npkts, u32 has)
+{
+	const struct rox_mem_user who = rox_own_memory(qp, qp->ibqp.pd);
+	const struct rox_sge sge = { .addr = (uintptr_t)payload, .length = has,
+				     .lkey = qp->ibqp.pd->local_dma_lkey };
+	struct rox_burst b = {};
+	struct rox_iter it;
+	int err;
+
+	rox_burst_init(qp, &b, psn);
+	rox_iter_init(&it, &who, &sge, 1, 0);
+	b.src = &it;
+	b.npkts = npkts;
+	b.len = npkts * qp->mtu;
+	b.op_first = IB_OPCODE_RC_SEND_MIDDLE;
+	b.op_mid = IB_OPCODE_RC_SEND_MIDDLE;
+	b.op_last = IB_OPCODE_RC_SEND_MIDDLE;
+	b.joins = true;
+	err = rox_xmit(&b);
+	rox_iter_end(&it);
+	return err;
+}
+
+/* The same where packets of that burst are in the frame already. */
+static void a_burst_that_fails_in_a_frame_leaves_it(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	int err[2];
+
+	take(test);
+	err[0] = send_middle(qp, 0, 3, 3 * 1024);
+	err[1] = send_middle(qp, 3, 2, 1024 + 512);
+	rox_xmit_end();
+	took();
+	KUNIT_EXPECT_EQ(test, err[0], 0);
+	KUNIT_EXPECT_EQ(test, err[1], -EMSGSIZE);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	expect_frame(test, 0, 3, packet(0, 1024));
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_PKTS), 3);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_BYTES), 3 * 1024);
+	ib_destroy_qp(&qp->ibqp);
+}
+
 /* A message of several packets gets frames of its own, after those of the messages before it. */
 static void order_is_kept(struct kunit *test)
 {
@@ -329,6 +383,7 @@ static struct kunit_case xmit_cases[] = {
 	KUNIT_CASE(messages_of_several_packets_go_on_in_a_frame),
 	KUNIT_CASE(a_shorter_packet_ends_the_frame),
 	KUNIT_CASE(a_burst_that_fails_takes_none_with_it),
+	KUNIT_CASE(a_burst_that_fails_in_a_frame_leaves_it),
 	KUNIT_CASE(order_is_kept),
 	KUNIT_CASE(a_message_that_fails_takes_none_with_it),
 	KUNIT_CASE(datagrams_share_it_where_their_headers_are_the_same),
