@@ -22,7 +22,9 @@ LINE = re.compile(r"^BENCH (\{.*\})$")
 KERNEL = "6.12"
 LIMIT = 1800                    # seconds, of which an idle machine needs 150
 KIB64 = 64 << 10
-PACKETS = 16                    # of 4 KiB in 64 KiB
+MIB = 1 << 20
+LARGE = (KIB64, MIB)
+PACKET = 4 << 10
 TIMES = {"rox": 3, "tcp": 5}     # how often a run is repeated
 MOST_SMALL = {1: 3600, 16: 1900}        # instructions of a WRITE of 64 B, alone or in a run of 16
 MOST_LOCKED = 12
@@ -37,14 +39,15 @@ def small(kind, posted, messages=4000):
              "depth": posted, "list": posted, "warm_up": 800, "messages": messages} for peer in plan.RDMA]
 
 
-def large(setting, peers, messages=300):
-    """64 KiB messages, 16 under way. The programs sleep until completions come."""
-    common = {"setting": setting, "size": KIB64, "poll": False, "depth": 16, "list": 1, "warm_up": 50,
+def large(setting, peers, size=KIB64, messages=300):
+    """Long messages, 16 under way. The programs sleep until completions come."""
+    common = {"setting": setting, "size": size, "poll": False, "depth": 16, "list": 1, "warm_up": 50,
               "messages": messages}
     rows = [{**common, "test": kind, "kind": kind, "peer": peer}
             for kind in ("write", "send", "read") for peer in peers]
     # TCP's windows grow for long.
-    stream = {**common, "test": "stream", "kind": "tcp", "peer": "tcp", "warm_up": 800, "messages": 1000}
+    stream = {**common, "test": "stream", "kind": "tcp", "peer": "tcp", "warm_up": 50 * MIB // size,
+              "messages": max(64 * MIB // size, messages)}
     return [*rows, stream]
 
 
@@ -68,7 +71,7 @@ def controlled():
 def plans():
     smalls = [row for kind in ("write", "read") for posted in (1, 16) for row in small(kind, posted)]
     once = [*smalls, *large("loop", plan.RDMA),
-            *large("veth", ["rox", "siw"]), *single(), *controlled()]
+            *large("veth", ["rox", "siw"]), *large("veth", ["rox"], MIB, 100), *single(), *controlled()]
     return [what for what in once for _ in range(TIMES.get(what["peer"], 1))]
 
 
@@ -178,9 +181,10 @@ def judge(results):
             targets.condition(f"{MOST_LOCKED} locked instructions", each(key, "locked"), MOST_LOCKED, 1, True)]))
     for setting in SETTINGS:
         verdicts.append((f"{setting}, instructions for 4 KiB without copying and CRC, both sides", [
-            targets.condition(f"{test}, TCP", each((setting, test, KIB64, "rox"), "instructions", PACKETS),
-                              each((setting, "stream", KIB64, "tcp"), "instructions", PACKETS), 1, True)
-            for test in ("write", "send", "read")]))
+            targets.condition(f"{test} {tables.size_of(size)}, TCP",
+                              each((setting, test, size, "rox"), "instructions", size // PACKET),
+                              each((setting, "stream", size, "tcp"), "instructions", size // PACKET), 1, True)
+            for size in LARGE for test in ("write", "send", "read")]))
     verdicts.append(("congestion control without congestion, all instructions of a WRITE with none", [
         targets.condition(f"{setting} {tables.size_of(size)}, adaptive",
                           *(whole(figures.get((setting, f"write, {name}", size, "rox"))) for name in ALGORITHMS),
@@ -217,9 +221,11 @@ def lines(results):
     small_ones = [line(row) for row in good if row["size"] < KIB64]
     if small_ones:
         yield from ["For each message:", "", *tables.table(HEADS, small_ones), ""]
-    large_ones = [line(row, PACKETS) for row in good if row["size"] == KIB64]
-    if large_ones:
-        yield from ["For each 4 KiB of messages of 64 KiB:", "", *tables.table(HEADS, large_ones), ""]
+    for size in LARGE:
+        large_ones = [line(row, size // PACKET) for row in good if row["size"] == size]
+        if large_ones:
+            yield from [f"For each 4 KiB of messages of {tables.size_of(size)}:", "",
+                        *tables.table(HEADS, large_ones), ""]
 
 
 def show_functions(results, most):

@@ -84,9 +84,9 @@ class CountTargets(unittest.TestCase):
 
     def judged(self, rox, tcp=16000.0, locked=1, adaptive=100.0):
         rows = [counted("rox", "loop", test, 64, rox, locked) for test in ("write", "write, 16 a post")]
-        rows += [counted("rox", setting, test, count.KIB64, rox) for test in ("write", "send", "read")
-                 for setting in count.SETTINGS]
-        rows += [counted("tcp", setting, "stream", count.KIB64, tcp) for setting in count.SETTINGS]
+        rows += [counted("rox", setting, test, size, rox) for test in ("write", "send", "read")
+                 for setting in count.SETTINGS for size in count.LARGE]
+        rows += [counted("tcp", setting, "stream", size, tcp) for setting in count.SETTINGS for size in count.LARGE]
         rows += [counted("rox", what["setting"], what["test"], what["size"],
                          adaptive if what["cc"] == "adaptive" else 100.0) for what in count.controlled()]
         return targets.missed(count.judge({"runs": rows}))
@@ -110,10 +110,12 @@ class CountTargets(unittest.TestCase):
         self.assertEqual([row.get("error") for row in count.medians(rows)], ["no"])
 
     def test_the_table_has_a_line_for_each_run(self):
-        rows = [counted("rox", "loop", "write", 64, 100.0), counted("rox", "veth", "send", count.KIB64, 16000.0)]
+        rows = [counted("rox", "loop", "write", 64, 100.0), counted("rox", "veth", "send", count.KIB64, 16000.0),
+                counted("rox", "veth", "read", count.MIB, 512000.0)]
         text = "\n".join(count.lines({"runs": rows}))
         self.assertIn("| loop write | 64 B | rox | 100 ", text)
         self.assertRegex(text, r"veth send \| 4 KiB \| rox +\| 1,000 ")
+        self.assertRegex(text, r"veth read \| 4 KiB \| rox +\| 2,000 ")
 
 
 class Cost(unittest.TestCase):
