@@ -100,15 +100,18 @@ def machine(results):
     return ["## The machine", "", *map(item, items), ""]
 
 
+def wanted(condition):
+    return f"{'at most' if condition['less'] else 'at least'} {condition['wanted']:.3g}"
+
+
 def reached(results):
     word = {True: "reached", False: "**not reached**", None: "not measured"}
     rows = []
     for verdict in results["targets"]:
         rows.append([verdict["row"], "", "", "", word[verdict["reached"]]])
         for c in verdict["conditions"]:
-            sign = "at most" if c["less"] else "at least"
             ratio = "-" if c["ratio"] is None else f"{c['ratio']:.3g}"
-            rows.append([f"- {c['text']}", f"{sign} {c['wanted']:.3g}", ratio,
+            rows.append([f"- {c['text']}", wanted(c), ratio,
                          f"{targets.amount(c['rox'], c['unit'])} / "
                          f"{targets.amount(c['other'], c['unit'])}", word[c["reached"]]])
     return ["## What it must reach", "",
@@ -120,7 +123,7 @@ def counted(results):
     if not results:
         return []
     word = {True: "reached", False: "**not reached**", None: "not measured"}
-    rows = [[f"{verdict['row']}: {c['text']}", f"at most {c['wanted']:.3g}",
+    rows = [[f"{verdict['row']}: {c['text']}", wanted(c),
              "-" if c["ratio"] is None else f"{c['ratio']:.3g}",
              f"{targets.amount(c['rox'], c['unit'])} / {targets.amount(c['other'], c['unit'])}", word[c["reached"]]]
             for verdict in results["targets"] for c in verdict["conditions"]]
