@@ -272,7 +272,7 @@ static void rox_sock_write_space(struct sock *sk)
 	rox_sock_count(rs);
 	/* And before the list is read; pairs with the barrier in rox_tx_wait(). */
 	smp_mb();
-	if (unlikely(!list_empty_careful(&egress->senders)) &&
+	if (unlikely(!list_empty(&egress->senders)) &&
 	    atomic_read(&egress->bytes) < DEVICE_MOST)
 		rox_egress_wake(egress);
 }
