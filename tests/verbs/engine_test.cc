@@ -172,10 +172,10 @@ private:
 };
 
 /// How many posts go without a doorbell while the engine waits for them, in windows of some posts.
-/// The host decides when the engine's CPU runs, and ours: windows in which a post came so late that
-/// the engine had gone tell nothing, and in some of the others there was no engine yet. Where there
-/// is one hardly any doorbell is rung: that must be so in half of the windows that tell, where
-/// nine of ten posts need none.
+/// The host decides when the engine's CPU runs, and ours: a window begins when some posts in a row
+/// have rung no doorbell, or after many posts, and tells nothing if a post in it came so late that
+/// the engine had gone. Where there is an engine hardly any doorbell is rung: that must be so in
+/// half of the windows that tell, where nine of ten posts need none.
 class Elided {
 public:
     /// The engine waits for @p limit.
@@ -186,7 +186,7 @@ public:
                  const std::function<void()> &rest)
     {
         for (Deadline end(4 * kPatience); telling_ < kWindows && !end.passed(); all_++) {
-            timed(2 * kPosts, room, post); // wakes it
+            wake(room, post);
             const std::uint64_t before = doorbells_.count();
             const bool tells = timed(kPosts, room, post) < limit_;
             const std::uint64_t rung = doorbells_.count() - before;
@@ -209,8 +209,22 @@ public:
 
 private:
     static constexpr std::uint64_t kPosts = 32;
+    static constexpr std::uint64_t kMostToWake = 32 * kPosts;
     static constexpr int kWindows = 40;
     static constexpr int kLeast = 5; ///< on a host that has much more to do than this
+
+    /// Posts until the engine is there, or has had enough time to come.
+    void wake(const std::function<void()> &room, const std::function<void()> &post)
+    {
+        std::uint64_t rung = 0;
+        for (std::uint64_t posts = 0; posts < kMostToWake; posts += kPosts) {
+            timed(kPosts, room, post);
+            const std::uint64_t now = doorbells_.count();
+            if (posts && now == rung)
+                return;
+            rung = now;
+        }
+    }
 
     /// The longest of so many posts.
     static Micros timed(std::uint64_t posts, const std::function<void()> &room,
