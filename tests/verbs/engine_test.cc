@@ -216,11 +216,11 @@ private:
     /// Posts until the engine is there, or has had enough time to come.
     void wake(const std::function<void()> &room, const std::function<void()> &post)
     {
-        std::uint64_t rung = 0;
+        std::uint64_t rung = doorbells_.count();
         for (std::uint64_t posts = 0; posts < kMostToWake; posts += kPosts) {
             timed(kPosts, room, post);
             const std::uint64_t now = doorbells_.count();
-            if (posts && now == rung)
+            if (now == rung)
                 return;
             rung = now;
         }
