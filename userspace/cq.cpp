@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <sched.h>
-#include <unistd.h>
 
 namespace rox {
 namespace {
@@ -108,7 +107,7 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
     }
     cq->queue.set_qps(Context::of(context)->qps);
     cq->late = Context::of(context)->late;
-    cq->vain_turn = Cq::vain_turn_for(sysconf(_SC_NPROCESSORS_ONLN));
+    cq->vain_turn = Cq::vain_turn_for(Context::of(context)->cpus);
     if (is_single_threaded(wanted)) {
         cq->queue.elide_locks();
     }

@@ -198,6 +198,7 @@ int get_context(Context *context)
         return EPROTONOSUPPORT;
     }
     context->max_inline = resp.driver.max_inline;
+    context->cpus = sysconf(_SC_NPROCESSORS_ONLN);
     context->qps = make_object<QpTable>().release();
     context->slabs = make_object<Slabs>().release();
     if (context->qps == nullptr || context->slabs == nullptr) {
@@ -205,7 +206,7 @@ int get_context(Context *context)
     }
     if ((resp.driver.features & ROX_FEATURE_LATE_DOORBELL) != 0) {
         /* Without memory for it all doorbells are on time. */
-        context->late = make_object<LateDoorbells>().release();
+        context->late = make_object<LateDoorbells>(context->cpus == 1).release();
     }
     context->doorbell_fd = (resp.driver.features & ROX_FEATURE_DOORBELL) != 0
                                ? open_doorbell(context->ibctx()->cmd_fd)

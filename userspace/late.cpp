@@ -5,7 +5,6 @@
 #include "verbs.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 namespace rox {
 namespace {
@@ -16,8 +15,6 @@ constexpr uint32_t most_posts = 64;
 constexpr uint32_t most_vain = 16;
 
 } // namespace
-
-LateDoorbells::LateDoorbells() : one_cpu_(sysconf(_SC_NPROCESSORS_ONLN) == 1) {}
 
 bool LateDoorbells::put_off(Qp &qp, uint32_t count)
 {

@@ -32,7 +32,7 @@ struct LateDoorbell {
  */
 class LateDoorbells : public HeapObject {
 public:
-    LateDoorbells();
+    explicit LateDoorbells(bool one_cpu) : one_cpu_(one_cpu) {}
 
     /// After @p count work requests were posted: false if it is time to ring.
     bool put_off(Qp &qp, uint32_t count);

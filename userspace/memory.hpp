@@ -50,10 +50,10 @@ struct HeapObject {
 };
 
 /// A new object. If there is no memory, an empty pointer, and errno is set.
-template <typename T>
-std::unique_ptr<T> make_object()
+template <typename T, typename... Args>
+std::unique_ptr<T> make_object(Args... args)
 {
-    std::unique_ptr<T> object(new (std::nothrow) T());
+    std::unique_ptr<T> object(new (std::nothrow) T(args...));
 
     if (!object) {
         errno = ENOMEM;

@@ -32,6 +32,7 @@ struct Device : HeapObject {
 struct alignas(std::max_align_t) Context {
     uint32_t max_inline;
     int doorbell_fd; // or -1
+    long cpus;       // that are online
     QpTable *qps;
     Slabs *slabs;
     LateDoorbells *late; // nullptr: doorbells are always rung at once
