@@ -196,19 +196,27 @@ static noinline ssize_t rox_iter_on_demand(struct rox_iter *it, size_t max, void
 	return max;
 }
 
-/* Finds the bytes of it->next, the block after the last piece. @rest: bytes left of the SGE */
-static void rox_iter_go_on(struct rox_iter *it, u32 rest)
+/* Finds the bytes of it->next, the block after the last piece. */
+static void rox_iter_go_on(struct rox_iter *it)
 {
-	const unsigned long *block = it->next, *last = it->mr->blocks + it->mr->nblocks - 1;
-	size_t size = (size_t)1 << it->mr->page_shift, len = size;
+	const struct rox_mr *mr = it->mr;
+	const unsigned long *block = it->next, *end = mr->blocks + mr->nblocks;
+	size_t size = (size_t)1 << mr->page_shift, len = size;
+	u32 rest = it->sge[it->cur].length - it->off;
+	unsigned long at = *block++;
 
-	it->at = (void *)*block;
-	while (len < ROX_ITER_BYTES && len < rest && block < last && block[1] == block[0] + size) {
+	it->at = (void *)at;
+	while (len < rest && block < end) {
+		if (len >= ROX_ITER_BYTES || *block != at + len) {
+			it->left = len;
+			it->next = block;
+			return;
+		}
 		block++;
 		len += size;
 	}
 	it->left = min_t(size_t, len, rest);
-	it->next = len < rest && block < last ? block + 1 : NULL;
+	it->next = NULL;
 }
 
 /* Finds the first bytes of an SGE. Return: 1; 0 at the end of the list; or an error. */
@@ -253,7 +261,7 @@ ssize_t rox_iter_map(struct rox_iter *it, size_t max, void **p)
 {
 	if (!it->next)
 		return rox_iter_look(it, max, p);
-	rox_iter_go_on(it, it->sge[it->cur].length - it->off);
+	rox_iter_go_on(it);
 	return rox_iter_next(it, max, p);
 }
 
@@ -276,18 +284,56 @@ void rox_copy_odd(void *dst, const void *src, size_t len)
 	}
 }
 
-int rox_iter_write_pieces(struct rox_iter *it, const void *src, size_t len)
+/* Copies @len bytes between the piece at @p and @buf: into the list if @write, else out of it. */
+static __always_inline void rox_iter_copy_piece(void *p, void *buf, size_t len, bool write)
 {
-	ssize_t n;
-	void *p;
+	if (write)
+		rox_copy(p, buf, len);
+	else
+		memcpy(buf, p, len);
+}
 
+/* Looks for a piece, and copies it. Return: as rox_iter_next(). */
+static noinline ssize_t rox_iter_copy_look(struct rox_iter *it, void *buf, size_t len, bool write)
+{
+	void *p;
+	ssize_t n = rox_iter_next(it, len, &p);
+
+	if (n > 0)
+		rox_iter_copy_piece(p, buf, n, write);
+	return n;
+}
+
+/*
+ * Copies @len bytes, in as many pieces as need be. Mostly a packet is in two pages, of which the
+ * second one is the next block.
+ */
+static __always_inline int rox_iter_copy_all(struct rox_iter *it, void *buf, size_t len, bool write)
+{
 	while (len) {
-		n = rox_iter_next(it, len, &p);
-		if (n <= 0)
-			return n ? n : -EMSGSIZE;
-		rox_copy(p, src, n);
-		src += n;
+		ssize_t n = min_t(size_t, len, it->left);
+
+		if (n) {
+			rox_iter_copy_piece(rox_iter_piece(it, n), buf, n, write);
+		} else if (it->next) {
+			rox_iter_go_on(it);
+		} else {
+			n = rox_iter_copy_look(it, buf, len, write);
+			if (n <= 0)
+				return n ? n : -EMSGSIZE;
+		}
+		buf += n;
 		len -= n;
 	}
 	return 0;
+}
+
+int rox_iter_write_pieces(struct rox_iter *it, const void *src, size_t len)
+{
+	return rox_iter_copy_all(it, (void *)src, len, true);
+}
+
+int rox_iter_read_pieces(struct rox_iter *it, void *dst, size_t len)
+{
+	return rox_iter_copy_all(it, dst, len, false);
 }

@@ -445,6 +445,20 @@ static inline int rox_iter_write(struct rox_iter *it, const void *src, size_t le
 	return 0;
 }
 
+/* rox_iter_read() of several pieces. */
+int rox_iter_read_pieces(struct rox_iter *it, void *dst, size_t len);
+
+/* Copies the next @len bytes of the list to @dst, and moves past them. Return: as the above. */
+static inline int rox_iter_read(struct rox_iter *it, void *dst, size_t len)
+{
+	const void *p = rox_iter_piece(it, len);
+
+	if (unlikely(!p))
+		return rox_iter_read_pieces(it, dst, len);
+	memcpy(dst, p, len);
+	return 0;
+}
+
 /* Drops the reference on the current MR. The position stays, and @it may be used again. */
 static inline void rox_iter_end(struct rox_iter *it)
 {

@@ -134,6 +134,98 @@ static void iter_gives_the_right_bytes(struct kunit *test)
 	}
 }
 
+#define COPY_PAGE	4096
+#define COPY_PAGES	6
+
+/**
+ * struct copied - memory that a list of one SGE covers, whose pages are not in their order
+ * @mr: the region
+ * @blocks: its pages
+ * @sge: the list; it begins and ends within a page
+ * @it: at its beginning
+ * @memory: the pages
+ * @buffer: as long as the list
+ */
+struct copied {
+	struct rox_mr mr;
+	unsigned long blocks[COPY_PAGES];
+	struct rox_sge sge;
+	struct rox_iter it;
+	u8 *memory;
+	u8 *buffer;
+};
+
+static struct copied *copied_begin(struct kunit *test)
+{
+	static const u8 order[COPY_PAGES] = { 3, 4, 1, 0, 5, 2 };
+	struct copied *c = kunit_kzalloc(test, sizeof(*c), GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	c->memory = kunit_kzalloc(test, COPY_PAGES * COPY_PAGE, GFP_KERNEL);
+	c->buffer = kunit_kzalloc(test, COPY_PAGES * COPY_PAGE, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, c->memory);
+	KUNIT_ASSERT_NOT_NULL(test, c->buffer);
+	for (i = 0; i < COPY_PAGES; i++)
+		c->blocks[i] = (unsigned long)c->memory + order[i] * COPY_PAGE;
+	c->mr = (struct rox_mr) {
+		.type = ROX_MR_USER, .length = COPY_PAGES * COPY_PAGE, .page_shift = 12,
+		.blocks = c->blocks, .nblocks = COPY_PAGES, .ref = REFCOUNT_INIT(2),
+	};
+	c->sge = (struct rox_sge) { .addr = 24, .length = COPY_PAGES * COPY_PAGE - 48 };
+	c->it = (struct rox_iter) { .sge = &c->sge, .num_sge = 1, .mr = &c->mr };
+	return c;
+}
+
+/* Return: byte @i of the list. */
+static u8 *copied_at(const struct copied *c, u32 i)
+{
+	u32 in = c->sge.addr + i;
+
+	return (u8 *)c->blocks[in / COPY_PAGE] + in % COPY_PAGE;
+}
+
+/* Lengths within a page, of a page, over two pages, and over many. */
+static const u32 copied_steps[] = { 1, 4096, 2000, 3000, 0, 9001 };
+
+static void iter_reads_across_pages(struct kunit *test)
+{
+	struct copied *c = copied_begin(test);
+	u32 i, at = 0;
+
+	for (i = 0; i < c->sge.length; i++)
+		*copied_at(c, i) = i * 7 + i / 256;
+	for (i = 0; i < ARRAY_SIZE(copied_steps); at += copied_steps[i++])
+		KUNIT_EXPECT_EQ(test, rox_iter_read(&c->it, c->buffer + at, copied_steps[i]), 0);
+	for (i = 0; i < at; i++)
+		KUNIT_ASSERT_EQ(test, c->buffer[i], (u8)(i * 7 + i / 256));
+	KUNIT_EXPECT_EQ(test, rox_iter_read(&c->it, c->buffer, c->sge.length - at), 0);
+	KUNIT_EXPECT_EQ(test, rox_iter_read(&c->it, c->buffer, 1), -EMSGSIZE);
+}
+
+static void iter_writes_across_pages(struct kunit *test)
+{
+	struct copied *c = copied_begin(test);
+	u32 i, at = 0, rest;
+
+	for (i = 0; i < c->sge.length; i++)
+		c->buffer[i] = i * 7 + i / 256 + 1;
+	for (i = 0; i < ARRAY_SIZE(copied_steps); at += copied_steps[i++])
+		KUNIT_EXPECT_EQ(test, rox_iter_write(&c->it, c->buffer + at, copied_steps[i]), 0);
+	for (i = 0; i < c->sge.length; i++)
+		KUNIT_ASSERT_EQ(test, *copied_at(c, i), i < at ? c->buffer[i] : 0);
+	rest = c->sge.length - at;
+	/* What fits is written. */
+	KUNIT_EXPECT_EQ(test, rox_iter_write(&c->it, c->buffer + at, rest + 1), -EMSGSIZE);
+	for (i = at; i < c->sge.length; i++)
+		KUNIT_ASSERT_EQ(test, *copied_at(c, i), c->buffer[i]);
+	/* Nothing is written before and behind the list. */
+	for (i = 0; i < c->sge.addr; i++) {
+		KUNIT_ASSERT_EQ(test, ((u8 *)c->blocks[0])[i], 0);
+		KUNIT_ASSERT_EQ(test, ((u8 *)c->blocks[COPY_PAGES - 1])[COPY_PAGE - 1 - i], 0);
+	}
+}
+
 static void map_joins_neighbours_only(struct kunit *test)
 {
 	unsigned long blocks[] = { SZ_1M, SZ_1M + 4096, SZ_2M, SZ_1M + 8192 };
@@ -242,6 +334,8 @@ static struct kunit_case rox_mr_map_cases[] = {
 	KUNIT_CASE(copy_changes_its_bytes_only),
 	KUNIT_CASE_PARAM(map_gives_the_right_bytes, mr_layout_gen_params),
 	KUNIT_CASE_PARAM(iter_gives_the_right_bytes, mr_layout_gen_params),
+	KUNIT_CASE(iter_reads_across_pages),
+	KUNIT_CASE(iter_writes_across_pages),
 	KUNIT_CASE(map_joins_neighbours_only),
 	KUNIT_CASE(map_outside_gives_nothing),
 	{}

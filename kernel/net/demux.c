@@ -198,15 +198,19 @@ static u8 rox_run_flags(__be64 key)
 	return rox_opcodes[be64_to_cpu(key) >> 56].flags & (ROX_OP_VALID | ROX_OP_REQUEST);
 }
 
-/* Does the packet continue the good run whose first BTH has @key? @p: its BTH, or NULL */
-static bool rox_run_goes_on(const u8 *p, __be64 key)
+/*
+ * Does the packet continue the good run whose last BTH has @key? Then @key is that of the packet.
+ * @p: its BTH, or NULL
+ */
+static bool rox_run_goes_on(const u8 *p, __be64 *key)
 {
-	__be64 mine;
+	__be64 before = *key;
 
 	if (!p)
 		return false;
-	mine = rox_bth_key(p);
-	return rox_bth_alike(mine, key) && rox_run_flags(mine) == rox_run_flags(key);
+	*key = rox_bth_key(p);
+	return *key == before ||
+	       (rox_bth_alike(*key, before) && rox_run_flags(*key) == rox_run_flags(before));
 }
 
 /* The BTH of the next packet, which has @len bytes. Return: NULL if the packet is too short. */
@@ -226,6 +230,7 @@ static void rox_deliver_runs(const struct rox_in_frame *f)
 	struct rox_run run = { .bad = true }, next;
 	u8 buf[ROX_BTH_LEN], bth[ROX_BTH_LEN] = {};
 	struct rox_rx walk;
+	__be64 key = 0;
 	const u8 *p;
 	u32 len;
 
@@ -233,13 +238,14 @@ static void rox_deliver_runs(const struct rox_in_frame *f)
 	for (; walk.left; rox_rx_step(&walk, len)) {
 		len = rox_rx_len(&walk);
 		p = rox_next_bth(&walk, len, buf);
-		if (likely(!run.bad && rox_run_goes_on(p, rox_bth_key(bth)))) {
+		if (likely(!run.bad && rox_run_goes_on(p, &key))) {
 			run.count++;
 			run.octets += len;
 			continue;
 		}
 		if (p)
 			memcpy(bth, p, ROX_BTH_LEN);
+		key = rox_bth_key(bth);
 		rox_classify(p ? bth : NULL, walk.index, len, &next);
 		if (rox_same_run(&run, &next)) {
 			run.count++;

@@ -98,17 +98,21 @@ int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len)
 	return 0;
 }
 
-/* The last fragment of the frame grew by the next @len bytes of frame->pages, which are at @p. */
-static void *rox_frame_grow(struct rox_frame *frame, void *p, u32 len)
+/*
+ * The last fragment of the frame grew by the next @len bytes of frame->pages. Return: their
+ * address.
+ */
+static void *rox_frame_grow(struct rox_frame *frame, u32 len)
 {
+	u32 offset = frame->pages->offset;
 	struct sk_buff *skb = frame->skb;
 
-	frame->at = p + len;
-	frame->pages->offset += len;
+	frame->pages->offset = offset + len;
+	frame->offset = offset + len;
 	skb->len += len;
 	skb->data_len += len;
 	skb->truesize += len;
-	return p;
+	return frame->base + offset;
 }
 
 static void *rox_pages_at(const struct page_frag *pages)
@@ -136,7 +140,9 @@ static void *rox_add_frag(struct rox_frame *frame, struct page_frag *pages, u32 
 	}
 	frame->pages = pages;
 	frame->frag = &info->frags[n - 1];
-	return rox_frame_grow(frame, rox_pages_at(pages), len);
+	frame->page = pages->page;
+	frame->base = page_address(pages->page);
+	return rox_frame_grow(frame, len);
 }
 
 /*
@@ -147,8 +153,8 @@ static bool rox_frag_goes_on(const struct rox_frame *frame, u32 len)
 {
 	const struct page_frag *pages = frame->pages;
 
-	return pages && pages->page == skb_frag_page(frame->frag) &&
-	       pages->size - pages->offset >= len && rox_pages_at(pages) == frame->at;
+	return pages && pages->page == frame->page && pages->offset == frame->offset &&
+	       pages->size - pages->offset >= len;
 }
 
 /*
@@ -271,12 +277,10 @@ static noinline void *rox_frame_next(struct rox_frame *frame, u32 len)
 	return skb_put(part, len);
 }
 
-/* The entry for the packet at @p in the table of its piece. */
-static u32 *rox_head_of(const struct page *page, const void *p)
+/* The entry for the packet at @p in the table of its piece, which is at @base. */
+static u32 *rox_head_of(u8 *base, const void *p)
 {
-	u8 *begin = page_address(page);
-
-	return (u32 *)(begin + PIECE_ROOM) + ((const u8 *)p - begin) / HEAD_STEP;
+	return (u32 *)(base + PIECE_ROOM) + (u32)((const u8 *)p - base) / HEAD_STEP;
 }
 
 void *rox_frame_space(struct rox_frame *frame, u32 *len)
@@ -303,7 +307,7 @@ void *rox_frame_whole(struct rox_frame *frame, u32 len)
 		return skb_put(frame->skb, len);
 	if (likely(rox_frag_goes_on(frame, len))) {
 		skb_frag_size_add(frame->frag, len);
-		return rox_frame_grow(frame, frame->at, len);
+		return rox_frame_grow(frame, len);
 	}
 
 	pages = rox_pool_whole(len);
@@ -313,7 +317,7 @@ void *rox_frame_whole(struct rox_frame *frame, u32 len)
 void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head)
 {
 	if (!frame->linear && frame->pages->size == PIECE_ROOM)
-		WRITE_ONCE(*rox_head_of(frame->pages->page, p), head);
+		WRITE_ONCE(*rox_head_of(frame->base, p), head);
 }
 
 /*
@@ -332,7 +336,7 @@ bool rox_frame_knows(const struct page *page)
  */
 bool rox_frame_signed(const struct page *page, const void *p, u32 head)
 {
-	return READ_ONCE(*rox_head_of(page, p)) == head;
+	return READ_ONCE(*rox_head_of(page_address(page), p)) == head;
 }
 
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len)

@@ -364,7 +364,9 @@ void rox_mirrors_exit(void);
  * @linear: all packets are in the linear part
  * @pages: where the last fragment was taken from, while @skb has one; else NULL
  * @frag: the last fragment
- * @at: the address behind it
+ * @page: its page
+ * @base: the address of that page
+ * @offset: where in the page it ends
  * @last: the packet appended last, if the frame is a list of packets; else NULL
  *
  * Filled piece by piece with rox_frame_space() and rox_frame_whole(), on one CPU, with bottom
@@ -375,7 +377,9 @@ struct rox_frame {
 	bool linear;
 	struct page_frag *pages;
 	skb_frag_t *frag;
-	void *at;
+	const struct page *page;
+	u8 *base;
+	u32 offset;
 	struct sk_buff *last;
 };
 

@@ -111,7 +111,7 @@ static void rox_mirror_seal(const struct rox_path *path, u8 *p, u32 head, u32 le
 		rox_icrc_head_v6(&icrc, (struct ipv6hdr *)p, udp);
 	else
 		rox_icrc_head_v4(&icrc, (struct iphdr *)p, udp);
-	memcpy(rox_icrc_bth(&icrc), bth, ROX_BTH_LEN);
+	memcpy(icrc.bth, bth, ROX_BTH_LEN);
 	crc = rox_icrc_end(rox_icrc_update(rox_icrc_begin(&icrc), bth + ROX_BTH_LEN,
 					   len - ROX_BTH_LEN - ROX_ICRC_LEN));
 	memcpy(bth + len - ROX_ICRC_LEN, &crc, sizeof(crc));

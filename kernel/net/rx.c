@@ -268,12 +268,9 @@ static bool rox_icrc_fits(struct rox_rx *rx, u32 len, const u8 *whole, u32 id_of
 						    len - ROX_BTH_LEN - ROX_ICRC_LEN));
 }
 
-static bool rox_icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole)
+/* rox_icrc_ok() where the headers of the packet, at least, are in question. */
+static noinline bool rox_icrc_check(struct rox_rx *rx, u32 len, const u8 *whole)
 {
-	if (rx->unsent && rx->proved) {
-		rox_ep_count(rox_skb_cb(rx->skb)->to, ROX_CNT_RX_ICRC_KNOWN);
-		return true;
-	}
 	if (rox_icrc_fits(rx, len, whole, rx->fixed_id ? 0 : rx->index)) {
 		rx->proved = true;
 		return true;
@@ -283,6 +280,14 @@ static bool rox_icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole)
 	if (!rx->index || rx->v6 || rx->fixed_id || !rox_icrc_fits(rx, len, whole, 0))
 		return false;
 	rx->fixed_id = true;
+	return true;
+}
+
+static bool rox_icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole)
+{
+	if (!rx->unsent || !rx->proved)
+		return rox_icrc_check(rx, len, whole);
+	rox_ep_count(rox_skb_cb(rx->skb)->to, ROX_CNT_RX_ICRC_KNOWN);
 	return true;
 }
 
@@ -305,7 +310,7 @@ static noinline bool rox_parse_ext_pieces(const struct rox_rx *rx, struct rox_pk
  */
 static bool rox_parse_packet(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, const u8 *whole)
 {
-	u8 *bth = rox_icrc_bth(&rx->head);
+	u8 *bth = rx->head.bth;
 	u32 hdrs;
 
 	if (len < ROX_BTH_LEN + ROX_ICRC_LEN || len % 4)
@@ -412,7 +417,7 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
  */
 static bool rox_rx_continues(struct rox_rx *rx, u32 len, u32 psn)
 {
-	u8 *bth = rox_icrc_bth(&rx->head);
+	u8 *bth = rx->head.bth;
 	const u8 *whole;
 	__be64 key;
 	__be32 word;
@@ -447,7 +452,7 @@ void rox_rx_join(struct rox_rx *rx, struct rox_pkt *pkt, u32 most)
 		return;
 	while ((n + 1) * size < most &&
 	       rox_rx_continues(rx, rx->seg, rox_psn_add(pkt->bth.psn, n))) {
-		pkt->bth.ackreq |= rox_icrc_bth(&rx->head)[sizeof(__be64)] >> 7;
+		pkt->bth.ackreq |= rx->head.bth[sizeof(__be64)] >> 7;
 		rox_rx_step(rx, rx->seg);
 		n++;
 	}

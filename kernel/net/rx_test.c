@@ -36,7 +36,7 @@ static void write_at(struct frame *f, u8 *p, u32 i, const struct rox_bth *bth, u
 
 	rox_icrc_head_v4(&head, ip_hdr(f->skb), udp_hdr(f->skb));
 	rox_bth_pack(p, bth);
-	memcpy(rox_icrc_bth(&head), p, ROX_BTH_LEN);
+	memcpy(head.bth, p, ROX_BTH_LEN);
 	memset(p + ROX_BTH_LEN, i + 1, len);
 	rox_icrc_packet(&head, ROX_BTH_LEN + len + ROX_ICRC_LEN, ntohs(ip_hdr(f->skb)->id) + i);
 	crc = rox_icrc_update(rox_icrc_begin(&head), p + ROX_BTH_LEN, len);

@@ -151,9 +151,12 @@ static void rox_choose_group(const struct rox_tx *tx, struct rox_tx_group *g)
 
 	g->most = 1;
 	g->seg = rox_packet_len(tx, tx->pkt);
-	g->total = g->seg;
-
 	limit = min(limit, b->npkts - tx->pkt);
+	/* Packets in the middle of the burst have one size. */
+	if (limit > 2 && g->seg == rox_packet_len(tx, tx->pkt + 1))
+		g->most = min3(limit, max / g->seg, b->npkts - 1 - tx->pkt);
+	g->total = g->most * g->seg;
+
 	while (g->most < limit) {
 		u32 len = rox_packet_len(tx, tx->pkt + g->most);
 
@@ -210,24 +213,15 @@ static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 static int rox_copy_payload(struct rox_tx *tx, u8 *dst, u32 len)
 {
 	struct rox_burst *b = tx->b;
+	int err = 0;
 
-	if (b->inl) {
+	if (b->inl)
 		memcpy(dst, b->inl + tx->read, len);
+	else if (len)
+		err = rox_iter_read(b->src, dst, len);
+	if (likely(!err))
 		tx->read += len;
-		return 0;
-	}
-	while (len) {
-		void *src;
-		ssize_t n = rox_iter_next(b->src, len, &src);
-
-		if (n <= 0)
-			return n ? (int)n : -EMSGSIZE;
-		memcpy(dst, src, n);
-		tx->read += n;
-		dst += n;
-		len -= n;
-	}
-	return 0;
+	return err;
 }
 
 static int rox_put_payload(struct rox_tx *tx, struct rox_frame *frame, u32 len, u32 *crc)
@@ -284,7 +278,7 @@ static noinline int rox_put_pieces(struct rox_tx *tx, struct rox_tx_group *g,
 
 	if (frame->last)
 		return LOST;
-	if (rox_frame_put(frame, rox_icrc_bth(&g->icrc), ROX_BTH_LEN) ||
+	if (rox_frame_put(frame, g->icrc.bth, ROX_BTH_LEN) ||
 	    rox_frame_put(frame, form->ext, form->ext_len))
 		return LOST;
 	crc = rox_icrc_update(rox_icrc_begin(&g->icrc), form->ext, form->ext_len);
@@ -296,12 +290,12 @@ static noinline int rox_put_pieces(struct rox_tx *tx, struct rox_tx_group *g,
 	return rox_frame_put(frame, tail, pad + sizeof(icrc)) ? LOST : 0;
 }
 
-/* Appends packet @i of the burst to the group's frame. */
-static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i)
+/* Appends packet @i of the burst, which has that form, to the group's frame. */
+static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i,
+			  const struct rox_tx_form *form)
 {
-	const struct rox_tx_form *form = rox_form_of(tx, i);
 	u8 *p = rox_frame_whole(&g->frame, form->total);
-	u8 *bth = rox_icrc_bth(&g->icrc);
+	u8 *bth = g->icrc.bth;
 	u32 pad = -form->payload & 3, crc;
 	int err;
 
@@ -392,8 +386,11 @@ static int rox_send_group(struct rox_tx *tx, struct rox_tx_group *g)
 	err = rox_begin_group(tx, g);
 	if (err)
 		return err;
-	while (g->count < g->most && !err)
-		err = rox_put_packet(tx, g, tx->pkt + g->count);
+	while (g->count < g->most && !err) {
+		u32 i = tx->pkt + g->count;
+
+		err = rox_put_packet(tx, g, i, rox_form_of(tx, i));
+	}
 	if (err) {
 		rox_frame_drop(&g->frame);
 		return err;
@@ -519,12 +516,13 @@ static int rox_frame_fill(struct rox_open_frame *open, struct rox_tx *tx)
 {
 	struct rox_tx_group *g = &open->group;
 	u32 before = g->frame.skb->len, count = g->count, begin = tx->read, first = tx->pkt;
+	const struct rox_tx_form *form = rox_form_of(tx, first);
 	const struct rox_burst *b = tx->b;
 	bool ends;
 	int err;
 
 	do {
-		err = rox_put_packet(tx, g, tx->pkt);
+		err = rox_put_packet(tx, g, tx->pkt, form);
 		if (unlikely(err)) {
 			/* Send the packets of the bursts before, which are complete. */
 			g->count = pskb_trim(g->frame.skb, before) ? 0 : count;
@@ -532,8 +530,11 @@ static int rox_frame_fill(struct rox_open_frame *open, struct rox_tx *tx)
 			rox_xmit_end();
 			return err;
 		}
-		ends = rox_packet_len(tx, tx->pkt++) < g->seg || g->count == g->most;
-	} while (!ends && tx->pkt < b->npkts && rox_packet_len(tx, tx->pkt) <= g->seg);
+		ends = form->total < g->seg || g->count == g->most;
+		if (++tx->pkt == b->npkts)
+			break;
+		form = rox_form_of(tx, tx->pkt);
+	} while (!ends && form->total <= g->seg);
 	open->bytes += tx->read - begin;
 	open->next = rox_psn_add(b->psn, tx->pkt);
 	if (b->handed_at)

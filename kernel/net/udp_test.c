@@ -61,6 +61,7 @@ static u32 packet(u32 ext, u32 len)
 
 #define RETH	16
 #define DETH	8
+#define AETH	4
 
 static u8 payload[4096];
 
@@ -257,28 +258,35 @@ static void a_burst_that_fails_takes_none_with_it(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
-/* Sends @npkts packets of a message of many; the payload has @has bytes. */
-static int send_middle(struct rox_qp *qp, u32 psn, u16 npkts, u32 has)
+/* Sends a burst, whose payload is at @from and has @has bytes. */
+static int send_burst(struct rox_qp *qp, struct rox_burst *b, const void *from, u32 has)
 {
 	const struct rox_mem_user who = rox_own_memory(qp, qp->ibqp.pd);
-	const struct rox_sge sge = { .addr = (uintptr_t)payload, .length = has,
+	const struct rox_sge sge = { .addr = (uintptr_t)from, .length = has,
 				     .lkey = qp->ibqp.pd->local_dma_lkey };
-	struct rox_burst b = {};
 	struct rox_iter it;
 	int err;
 
-	rox_burst_init(qp, &b, psn);
 	rox_iter_init(&it, &who, &sge, 1, 0);
-	b.src = &it;
+	b->src = &it;
+	b->joins = true;
+	err = rox_xmit(b);
+	rox_iter_end(&it);
+	return err;
+}
+
+/* Sends @npkts packets of a message of many; the payload has @has bytes. */
+static int send_middle(struct rox_qp *qp, u32 psn, u16 npkts, u32 has)
+{
+	struct rox_burst b = {};
+
+	rox_burst_init(qp, &b, psn);
 	b.npkts = npkts;
 	b.len = npkts * qp->mtu;
 	b.op_first = IB_OPCODE_RC_SEND_MIDDLE;
 	b.op_mid = IB_OPCODE_RC_SEND_MIDDLE;
 	b.op_last = IB_OPCODE_RC_SEND_MIDDLE;
-	b.joins = true;
-	err = rox_xmit(&b);
-	rox_iter_end(&it);
-	return err;
+	return send_burst(qp, &b, payload, has);
 }
 
 /* The same where packets of that burst are in the frame already. */
@@ -298,6 +306,70 @@ static void a_burst_that_fails_in_a_frame_leaves_it(struct kunit *test)
 	expect_frame(test, 0, 3, packet(0, 1024));
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_PKTS), 3);
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_BYTES), 3 * 1024);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* Sends a message of @len bytes with these opcodes in one burst, and records its frames. */
+static void send_long(struct kunit *test, struct rox_qp *qp, u8 first, u8 mid, u8 last, u32 len)
+{
+	u64 packets = rox_fixture_counted(qp, ROX_CNT_TX_PKTS);
+	u64 bytes = rox_fixture_counted(qp, ROX_CNT_TX_BYTES);
+	void *from = kunit_kzalloc(test, len, GFP_KERNEL);
+	struct rox_burst b = {};
+	int err;
+
+	KUNIT_ASSERT_NOT_NULL(test, from);
+	rox_burst_init(qp, &b, 0);
+	b.npkts = DIV_ROUND_UP(len, qp->mtu);
+	b.len = len;
+	b.op_first = first;
+	b.op_mid = mid;
+	b.op_last = last;
+	take(test);
+	err = send_burst(qp, &b, from, len);
+	rox_xmit_end();
+	took();
+	KUNIT_EXPECT_EQ(test, err, 0);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_PKTS) - packets, b.npkts);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(qp, ROX_CNT_TX_BYTES) - bytes, len);
+}
+
+/* An IP packet has 65,535 bytes at most. A shorter last packet fits in where no long one would. */
+static void a_long_burst_fills_its_frames(struct kunit *test)
+{
+	const u32 most = (65535 - 40 - 8) / packet(0, 1024);
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+
+	send_long(test, qp, IB_OPCODE_RC_SEND_FIRST, IB_OPCODE_RC_SEND_MIDDLE,
+		  IB_OPCODE_RC_SEND_LAST, 65536);
+	KUNIT_EXPECT_EQ(test, seen.count, 2U);
+	expect_frame(test, 0, most, packet(0, 1024));
+	expect_frame(test, 1, 64 - most, packet(0, 1024));
+	ib_destroy_qp(&qp->ibqp);
+
+	qp = qp_in_rts(test, IB_QPT_RC);
+	send_long(test, qp, IB_OPCODE_RC_SEND_FIRST, IB_OPCODE_RC_SEND_MIDDLE,
+		  IB_OPCODE_RC_SEND_LAST, most * 1024 + 100);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	KUNIT_EXPECT_EQ(test, seen.segs[0], most + 1);
+	KUNIT_EXPECT_EQ(test, seen.seg[0], packet(0, 1024));
+	KUNIT_EXPECT_EQ(test, seen.len[0], most * packet(0, 1024) + packet(0, 100));
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* The first and the last response to a READ have an AETH, and are longer than those between. */
+static void longer_packets_begin_a_frame(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+
+	send_long(test, qp, IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST,
+		  IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE, IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST,
+		  10 * 1024);
+	KUNIT_EXPECT_EQ(test, seen.count, 3U);
+	KUNIT_EXPECT_EQ(test, seen.segs[0], 2U);
+	KUNIT_EXPECT_EQ(test, seen.len[0], packet(AETH, 1024) + packet(0, 1024));
+	expect_frame(test, 1, 7, packet(0, 1024));
+	expect_frame(test, 2, 1, packet(AETH, 1024));
 	ib_destroy_qp(&qp->ibqp);
 }
 
@@ -384,6 +456,8 @@ static struct kunit_case xmit_cases[] = {
 	KUNIT_CASE(a_shorter_packet_ends_the_frame),
 	KUNIT_CASE(a_burst_that_fails_takes_none_with_it),
 	KUNIT_CASE(a_burst_that_fails_in_a_frame_leaves_it),
+	KUNIT_CASE(a_long_burst_fills_its_frames),
+	KUNIT_CASE(longer_packets_begin_a_frame),
 	KUNIT_CASE(order_is_kept),
 	KUNIT_CASE(a_message_that_fails_takes_none_with_it),
 	KUNIT_CASE(datagrams_share_it_where_their_headers_are_the_same),

@@ -29,8 +29,8 @@ void rox_icrc_head_v4(struct rox_icrc_head *head, const struct iphdr *ip, const 
 	head->v4.ttl = 0xff;
 	head->v4.check = (__force __sum16)0xffff;
 	head->ip_len = sizeof(*ip);
-	*rox_icrc_udp(head) = *udp;
-	rox_icrc_udp(head)->check = (__force __sum16)0xffff;
+	head->udp = *udp;
+	head->udp.check = (__force __sum16)0xffff;
 }
 
 /**
@@ -47,8 +47,8 @@ void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,
 	memset(head->v6.flow_lbl, 0xff, sizeof(head->v6.flow_lbl));
 	head->v6.hop_limit = 0xff;
 	head->ip_len = sizeof(*ip);
-	*rox_icrc_udp(head) = *udp;
-	rox_icrc_udp(head)->check = (__force __sum16)0xffff;
+	head->udp = *udp;
+	head->udp.check = (__force __sum16)0xffff;
 }
 
 /**
@@ -59,10 +59,10 @@ void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,
  */
 u32 rox_icrc_begin(struct rox_icrc_head *head)
 {
-	u8 *bth = rox_icrc_bth(head);
+	const u8 *begin = (const u8 *)head + sizeof(head->v6) - head->ip_len;
 
-	bth[BTH_RESV] = 0xff;
-	return rox_crc32(ICRC_SEED, head->bytes, bth + ROX_BTH_LEN - head->bytes);
+	head->bth[BTH_RESV] = 0xff;
+	return rox_crc32(ICRC_SEED, begin, head->ip_len + sizeof(head->udp) + ROX_BTH_LEN);
 }
 
 /**

@@ -8,6 +8,7 @@
 #ifndef ROX_WIRE_H
 #define ROX_WIRE_H
 
+#include <linux/build_bug.h>
 #include <linux/string.h>
 #include <linux/types.h>
 #include <linux/ip.h>
@@ -303,24 +304,34 @@ static inline s32 rox_psn_diff(u32 a, u32 b)
 
 /**
  * struct rox_icrc_head - the headers of a packet as the ICRC covers them
- * @bytes: IP header, UDP header, BTH; fields that may change on the way are masked
- * @v4: IPv4 header in @bytes
- * @v6: IPv6 header in @bytes
+ * @v6: IPv6 header
+ * @before_v4: not used with IPv4, whose header is shorter
+ * @v4: IPv4 header
+ * @udp: UDP header
+ * @bth: BTH, which the caller writes
  * @ip_len: length of the IP header
+ *
+ * Fields that may change on the way are masked.
  */
 struct rox_icrc_head {
 	union {
-		u8 bytes[sizeof(struct ipv6hdr) + sizeof(struct udphdr) + ROX_BTH_LEN];
-		struct iphdr v4;
 		struct ipv6hdr v6;
+		struct {
+			u8 before_v4[sizeof(struct ipv6hdr) - sizeof(struct iphdr)];
+			struct iphdr v4;
+		};
 	};
+	struct udphdr udp;
+	u8 bth[ROX_BTH_LEN];
 	u32 ip_len;
 };
 
-static inline struct udphdr *rox_icrc_udp(struct rox_icrc_head *head)
-{
-	return (struct udphdr *)(head->bytes + head->ip_len);
-}
+/* The headers follow each other without a gap. */
+static_assert(offsetof(struct rox_icrc_head, v4) ==
+	      sizeof(struct ipv6hdr) - sizeof(struct iphdr));
+static_assert(offsetof(struct rox_icrc_head, udp) == sizeof(struct ipv6hdr));
+static_assert(offsetof(struct rox_icrc_head, bth) ==
+	      sizeof(struct ipv6hdr) + sizeof(struct udphdr));
 
 /*
  * Sets what differs between the packets of a frame: @len, the bytes from BTH to ICRC, and the IPv4
@@ -330,7 +341,7 @@ static inline void rox_icrc_packet(struct rox_icrc_head *head, u32 len, u16 id)
 {
 	__be16 udp_len = cpu_to_be16(sizeof(struct udphdr) + len);
 
-	rox_icrc_udp(head)->len = udp_len;
+	head->udp.len = udp_len;
 	if (head->ip_len == sizeof(struct iphdr)) {
 		head->v4.tot_len = cpu_to_be16(sizeof(struct iphdr) + sizeof(struct udphdr) + len);
 		head->v4.id = cpu_to_be16(id);
@@ -339,17 +350,11 @@ static inline void rox_icrc_packet(struct rox_icrc_head *head, u32 len, u16 id)
 	}
 }
 
-/* Return: where the caller writes the BTH of the packet, of ROX_BTH_LEN bytes. */
-static inline u8 *rox_icrc_bth(struct rox_icrc_head *head)
-{
-	return head->bytes + head->ip_len + sizeof(struct udphdr);
-}
-
 /*
  * ICRC of packets: rox_icrc_head_v4() or rox_icrc_head_v6() takes the IP and UDP headers.
  * rox_icrc_packet() sets the fields that differ between the packets of a frame. The caller writes
- * the BTH to rox_icrc_bth(). rox_icrc_begin() returns the state. rox_icrc_update() adds everything
- * after the BTH to the end of the pad. rox_icrc_end() returns the four bytes for the packet.
+ * the BTH. rox_icrc_begin() returns the state. rox_icrc_update() adds everything after the BTH to
+ * the end of the pad. rox_icrc_end() returns the four bytes for the packet.
  */
 void rox_icrc_head_v4(struct rox_icrc_head *head, const struct iphdr *ip, const struct udphdr *udp);
 void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,

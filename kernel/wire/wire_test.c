@@ -113,7 +113,7 @@ static __le32 icrc_of_v4(const u8 *packet, size_t len, size_t step)
 
 	rox_icrc_head_v4(&head, (const struct iphdr *)packet,
 			 (const struct udphdr *)(packet + sizeof(struct iphdr)));
-	memcpy(rox_icrc_bth(&head), bth, ROX_BTH_LEN);
+	memcpy(head.bth, bth, ROX_BTH_LEN);
 	state = rox_icrc_begin(&head);
 	for (; p < packet + len; p += step)
 		state = rox_icrc_update(state, p, min_t(size_t, step, packet + len - p));
@@ -162,7 +162,7 @@ static u32 icrc_of_v6(const struct v6_packet *p)
 	u32 state;
 
 	rox_icrc_head_v6(&head, &p->ip, &p->udp);
-	memcpy(rox_icrc_bth(&head), p->bth, ROX_BTH_LEN);
+	memcpy(head.bth, p->bth, ROX_BTH_LEN);
 	state = rox_icrc_begin(&head);
 	return le32_to_cpu(rox_icrc_end(rox_icrc_update(state, p->payload, sizeof(p->payload))));
 }

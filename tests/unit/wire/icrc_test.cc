@@ -53,7 +53,7 @@ Bytes icrc_of(const Bytes &packet, std::size_t step = 65536)
 
     rox_icrc_head head;
     rox_icrc_head_v4(&head, &ip, &udp);
-    std::memcpy(rox_icrc_bth(&head), bth, ROX_BTH_LEN);
+    std::memcpy(head.bth, bth, ROX_BTH_LEN);
     u32 state = rox_icrc_begin(&head);
     for (const auto *p = bth + ROX_BTH_LEN; p < end; p += step)
         state = rox_icrc_update(state, p, std::min<std::size_t>(step, end - p));
@@ -147,7 +147,7 @@ TEST(Icrc, Version6AsDefined)
     std::memcpy(&udp, packet.data() + sizeof ip, sizeof udp);
     rox_icrc_head head;
     rox_icrc_head_v6(&head, &ip, &udp);
-    std::memcpy(rox_icrc_bth(&head), packet.data() + 48, ROX_BTH_LEN);
+    std::memcpy(head.bth, packet.data() + 48, ROX_BTH_LEN);
     u32 state = rox_icrc_begin(&head);
     state = rox_icrc_update(state, packet.data() + 60, 21);
     EXPECT_EQ(__le32_to_cpu(rox_icrc_end(state)), icrc_by_definition_v6(packet));
