@@ -2,7 +2,8 @@
 """Reports of the data race detector, separated into those about rox and all others.
 
 Linux has many unmarked data races, which a strict detector reports in each run. These reports are only
-counted. A report that names a function of rox fails the run.
+counted. A report that names a function of rox fails the run, unless rox was only interrupted, or the race is
+one of those within a facility of the kernel that were judged (JUDGED).
 """
 
 import re
@@ -10,6 +11,24 @@ import re
 BEGIN = re.compile(r"BUG: KCSAN: ")
 RULE = re.compile(r"={40,}\s*$")
 OURS = re.compile(r"\[rox\]|\brox_\w+")
+# An access begins. Its first line names where it was; its callers follow.
+ACCESS = re.compile(r"\b(read|write|read-write)( \(\w+\))? to 0x[0-9a-f]+ of \d+ bytes by ")
+# What is below in a backtrace was interrupted, and has no part in the access.
+INTERRUPT = re.compile(r"\basm_(sysvec_\w+|common_interrupt)\+")
+RACE = re.compile(r"BUG: KCSAN: data-race in (\w+) / (\w+)\s*$")
+# Races between functions of the kernel which their callers cannot avoid, and why they do no harm.
+JUDGED = {
+    frozenset(("hrtimer_wakeup", "schedule_hrtimeout_range_clock")):
+        "a thread looks whether its timer has fired; it does so after it has set its state, and the timer wakes it",
+    frozenset(("percpu_counter_add_batch", "zap_page_range_single")):
+        "statistics of a process's memory",
+    frozenset(("__mmu_notifier_invalidate_range_start", "mmu_interval_read_begin")):
+        "the reader only waits for a change; mmu_interval_read_retry() decides, under the caller's lock",
+    frozenset(("xas_load", "xas_store")):
+        "a reader under RCU finds an entry or the head of the array before or after it is replaced",
+    frozenset(("process_one_work", "queue_work_on")):
+        "whoever sets the bit that a work is pending owns the word, and the worker clears it with a barrier",
+}
 # The line at the end of a report that names the current task. It may name a work item of ours that
 # began or ended during the race.
 TASK = re.compile(r"\] (Workqueue|CPU): ")
@@ -44,9 +63,25 @@ def sift(text):
 def judge(report, kept):
     """Appends a report to `kept`, without its first line if it does not name rox. Returns 1 in that
     case, else 0."""
-    ours = any(OURS.search(line) and not TASK.search(line) for line in report)
+    ours = is_ours(report)
     kept += report if ours else report[1:]
     return 0 if ours else 1
+
+
+def is_ours(report):
+    """True if a function of rox made one of the accesses, or called what made it."""
+    race = RACE.search(report[0])
+    if race and frozenset(race.groups()) in JUDGED:
+        return False
+    interrupted = False
+    for line in report:
+        if ACCESS.search(line):
+            interrupted = False
+        elif INTERRUPT.search(line):
+            interrupted = True
+        elif OURS.search(line) and not interrupted and not TASK.search(line):
+            return True
+    return False
 
 
 def ran(text):

@@ -58,6 +58,25 @@ class Races(unittest.TestCase):
         self.assertEqual(kcsan.sift(log(report))[1], 1)
         self.assertEqual(kernlog.report(log(report)), "")
 
+    def test_code_of_ours_that_was_interrupted_has_no_part_in_them(self):
+        frames = ["hrtimer_active+0x76/0xe0", "asm_sysvec_apic_timer_interrupt+0x1f/0x30",
+                  "rox_sock_ready+0x75/0x5e0 [rox]", "__hrtimer_run_queues+0x160/0x420"]
+        self.assertEqual(kernlog.report(log(race(*frames))), "")
+        self.assertIn("rox_sock_ready", kernlog.report(log(race(*frames[:1], *frames[2:]))))
+        # Only in one of the accesses.
+        both = race(*frames)
+        both.insert(-2, " rox_side_run+0x1/0x2 [rox]")
+        self.assertIn("rox_side_run", kernlog.report(log(both)))
+
+    def test_races_inside_the_kernels_facilities_are_judged_by_both_functions(self):
+        for pair in kcsan.JUDGED:
+            report = race("rox_odp_wait+0x12d/0x130 [rox]")
+            report[1] = f"BUG: KCSAN: data-race in {' / '.join(sorted(pair))}"
+            self.assertEqual(kernlog.report(log(report)), "")
+            for other in ("rox_odp_wait [rox]", "memcpy"):
+                report[1] = f"BUG: KCSAN: data-race in {min(pair)} / {other}"
+                self.assertIn("rox_odp_wait", kernlog.report(log(report)))
+
     def test_report_without_an_end_hides_nothing(self):
         for report in (OURS[:-1], FOREIGN[:-1] + OURS):
             self.assertIn("rox_frame_space", kernlog.report(log(report)))
