@@ -208,7 +208,7 @@ def summary(results):
 
 
 class Places:
-    """The host's CPUs. Who needs two of them waits until nobody has any; a run that fits goes first."""
+    """The host's CPUs. Who needs two of them, or all, waits until they are free; a run that fits goes first."""
 
     def __init__(self, count):
         self._count = max(count, 1)

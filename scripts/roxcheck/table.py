@@ -29,6 +29,10 @@ LIMITS = {
 
 # Groups whose guests need another number of CPUs than the default: completion vectors are CPUs.
 CPUS = {"kusers": 2}
+# Groups that need a host to themselves, by kernel: cases in which several CPUs must run at the same moment, where the
+# kernel is slow or has threads that run before others; and builds that would take longer than they may.
+ALONE = {"kcsan": ("life", "verbs", "wire"), "6.12-rt": ("verbs",), "debug-rt": ("verbs",), "host": ("packages",)}
+EVERY_CPU = 1 << 16
 # Additions to the kernel command line. With these, slab caches count objects exactly (tests/life/lib.sh).
 # Not on debug kernels: kmemleak checks every object there. Persistent memory is for verbs: dax.
 APPEND = {"life": "slub_debug=FU,kmalloc-*", "verbs": "memmap=64M!1G"}
@@ -88,6 +92,8 @@ class Row:
     @property
     def guests(self):
         """How many of the host's CPUs it keeps busy."""
+        if self.group in ALONE.get(self.kernel, ()):
+            return EVERY_CPU
         return 2 if self.card else 1
 
 
@@ -147,7 +153,7 @@ ROWS = (
     Row("verbs", "newest", ALL, "core", cpus=8),
     Row("verbs", "debug", ALL),
     Row("verbs", "debug-rt", ALL, "core"),
-    Row("verbs", "kcsan", ALL, "core", cpus=4),
+    Row("verbs", "kcsan", ALL, cpus=4),
     Row("pair", "newest", ALL, card="virtio"),
     Row("pair", "older", ALL, card="virtio"),
     Row("pair", "newest", ALL, "core", card="virtio", peer="6.12-arm64"),

@@ -261,6 +261,22 @@ class PlacesOfTheHost(unittest.TestCase):
         self.assertEqual({one: one, pair: pair, other: other}, Places(2).run_all([one, pair, other], call))
         self.assertEqual(2, most[0])
 
+    def test_some_have_the_host_to_themselves(self):
+        alone = [Run(row) for row in table.select(["verbs"], ["6.12", "kcsan"], "all") if row.kernel == "kcsan"]
+        self.assertEqual(1, len(alone))
+        now, beside = set(), []
+
+        def call(run):
+            now.add(run)
+            beside.append((run, len(now)))
+            time.sleep(0.05)
+            beside.append((run, len(now)))
+            now.remove(run)
+        for jobs in (1, 4):
+            Places(jobs).run_all([Run(ROW), *alone, Run(ROW), Run(ROW)], call)
+        self.assertEqual({1}, {most for run, most in beside if run in alone})
+        self.assertLess(1, max(most for _, most in beside))
+
 
 class Features(unittest.TestCase):
     """A mark in the README without a proof fails."""
