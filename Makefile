@@ -25,7 +25,7 @@ needs_deps = @scripts/deps --quick $(if $(ROX_INSTALL),,--check)
 # The kernels of `make check`, of `make check-all`, and of the quick targets. "uml" is User Mode Linux with KUnit, built
 # here; "debug", "debug-rt" and "kcsan" take longer to build (scripts/roxvm/debugkernel.py).
 KERNELS ?= 6.1 6.12 uml
-ALL_KERNELS ?= 6.1 6.12 6.12-rt 7.3 7.3-cloud 6.12-arm64 6.12-arm64-16k uml uml-7.3 uml-small debug debug-rt kcsan
+ALL_KERNELS ?= 6.1 6.12 6.12-rt 7.3 7.3-rt 7.3-cloud 6.12-arm64 6.12-arm64-16k uml uml-7.3 uml-small debug debug-rt kcsan
 built_kernels := debug debug-rt kcsan uml uml-7.3 uml-small arm64-64k
 # A line for recipes that need a kernel which may have to be built.
 built_first = $(if $(filter $(built_kernels),$1),@$(MAKE) --no-print-directory kernel-$1)

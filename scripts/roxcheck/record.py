@@ -17,6 +17,7 @@ from roxvm import debugkernel, kernels
 from roxvm.paths import BUILD, REPO, HarnessError
 
 from . import booted, sources, table
+from .row import CPUS
 
 FOLDER = BUILD / "results"
 TABLE = REPO / "Documentation" / "results.md"
@@ -82,7 +83,7 @@ def variables():
 def cpus_of(row):
     if row.kernel == "host":
         return os.cpu_count()
-    return row.cpus or table.CPUS.get(row.group) or (1 if row.card or row.kernel.startswith("uml") else 2)
+    return row.cpus or CPUS.get(row.group) or (1 if row.card or row.kernel.startswith("uml") else 2)
 
 
 class Log:

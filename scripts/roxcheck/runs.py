@@ -16,6 +16,7 @@ from roxvm.paths import BUILD, REPO
 
 from . import table
 from .results import Results, is_report
+from .row import APPEND, CPUS, LIMITS, VIRTUAL_APPEND
 
 # The providers that libibverbs finds in guests (scripts/roxvm/guest/stage2), and the groups that have
 # all of rdma-core's providers, as users do.
@@ -42,17 +43,17 @@ def command_of(row, case=None):
         command = [script]
     else:
         command = ["scripts/vm", "--kernel", row.kernel, "--timeout", str(row.limit),
-                   "--mem", str(table.LIMITS[row.group][1])]
+                   "--mem", str(LIMITS[row.group][1])]
         command += ["--icount", str(row.clock)] if row.clock is not None else []
-        cpus = row.cpus or table.CPUS.get(row.group, 0)
+        cpus = row.cpus or CPUS.get(row.group, 0)
         command += ["--cpus", str(cpus)] if cpus else []
         command += ["--pair", row.card] if row.card else []
         if row.peer:
             # The same programs at both ends.
             command += ["--peer", row.peer, "--root", foreign.PROCESSORS[foreign.processor(row.peer)]]
-        more = [table.VIRTUAL_APPEND] if row.clock is not None else []
-        if row.group in table.APPEND and row.kernel not in debugkernel.NAMES:
-            more.append(table.APPEND[row.group])
+        more = [VIRTUAL_APPEND] if row.clock is not None else []
+        if row.group in APPEND and row.kernel not in debugkernel.NAMES:
+            more.append(APPEND[row.group])
         command += ["--append", " ".join(more)] if more else []
         command += ["--", script]
     variables = [FORMS[row.form]] if row.form in FORMS else []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernels that this machine's apt does not have: those of a newer Debian release, and of another processor.
 
-Their names are "7.3", "7.3-cloud", "6.12-arm64", "6.12-arm64-16k". Image and headers come from the apt lists
+Their names are "7.3", "7.3-rt", "7.3-cloud", "6.12-arm64", "6.12-arm64-16k". Image and headers come from the apt lists
 of a root of their release (scripts/roxmatrix), in which the module is compiled, too. The image is in the cache
 folder beside the kernels of this machine; the headers stay in the root.
 """
@@ -20,7 +20,7 @@ PROCESSORS = {"arm64": "trixie"}
 # The flavour that Debian writes behind the processor: the size of pages.
 PAGES = "16k"
 # What `make check-all` boots.
-NAMES = ("7.3", "7.3-cloud", "6.12-arm64", "6.12-arm64-16k")
+NAMES = ("7.3", "7.3-rt", "7.3-cloud", "6.12-arm64", "6.12-arm64-16k")
 
 
 def processor(name):

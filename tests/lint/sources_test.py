@@ -38,6 +38,12 @@ class Sources(unittest.TestCase):
         self.assertTrue(sources.is_source("tools/run/mux.cpp", "run"))
         self.assertTrue(sources.is_source("tools/lib/file.hpp", "tools"))
         self.assertFalse(sources.is_source("tools/lib/file.hpp", "life"))
+        self.assertFalse(sources.is_source("scripts/roxcheck/table.py", "life"))
+        self.assertTrue(sources.is_source("scripts/roxcheck/row.py", "life"))
+
+    def test_what_is_only_about_rows_is_there(self):
+        for path in sources.ABOUT_ROWS:
+            self.assertTrue((REPO / path).is_file(), path)
 
     def test_a_tree_is_its_files(self):
         one, two = sources.Trees(), sources.Trees()
