@@ -198,6 +198,14 @@ static u8 rox_run_flags(__be64 key)
 	return rox_opcodes[be64_to_cpu(key) >> 56].flags & (ROX_OP_VALID | ROX_OP_REQUEST);
 }
 
+/* Is the packet the first of a message, or one in its middle? @key: the first bytes of its BTH */
+static bool rox_message_goes_on(__be64 key)
+{
+	u8 flags = rox_opcodes[be64_to_cpu(key) >> 56].flags;
+
+	return (flags & (ROX_OP_PAYLOAD | ROX_OP_LAST)) == ROX_OP_PAYLOAD;
+}
+
 /*
  * Does the packet continue the good run whose last BTH has @key? Then @key is that of the packet.
  * @p: its BTH, or NULL
@@ -256,6 +264,7 @@ static void rox_deliver_runs(const struct rox_in_frame *f)
 			rox_deliver(f, &run, false);
 		run = next;
 	}
+	run.goes_on = rox_message_goes_on(key);
 	rox_deliver(f, &run, true);
 }
 

@@ -29,12 +29,8 @@
 /* A piece is a compound page of this size, from which fragments of frames are taken. */
 #define PIECE_SIZE	(PAGE_SIZE << SKB_FRAG_PAGE_ORDER)
 
-/*
- * The table of a piece has one entry for each HEAD_STEP bytes. If several short packets begin
- * within these bytes, the last one gets the entry. The receiver computes the ICRC of the others.
- */
-#define HEAD_STEP	256
-#define HEADS		(PIECE_SIZE / HEAD_STEP)
+/* Entries of the table of a piece. */
+#define HEADS		(PIECE_SIZE / ROX_HEAD_STEP)
 
 /* Bytes of a piece for packets; the table comes after them. */
 #define PIECE_ROOM	(PIECE_SIZE - HEADS * sizeof(u32))
@@ -58,6 +54,12 @@ static DEFINE_PER_CPU(struct rox_frag_pool, rox_frag_pools);
 
 /* Our pieces, by rox_piece_index(). */
 static DEFINE_XARRAY_FLAGS(rox_pieces, XA_FLAGS_LOCK_BH);
+
+/* The table of the piece at @base. */
+static u32 *rox_heads_of(u8 *base)
+{
+	return (u32 *)(base + PIECE_ROOM);
+}
 
 static unsigned long rox_piece_index(const struct page *page)
 {
@@ -85,6 +87,7 @@ static struct sk_buff *rox_frame_alloc(struct rox_frame *frame, u32 hdr, u32 len
 {
 	frame->linear = len <= LINEAR_MAX;
 	frame->pages = NULL;
+	frame->heads = NULL;
 	frame->last = NULL;
 	frame->skb = alloc_skb(hdr + (frame->linear ? len : 0), GFP_ATOMIC | __GFP_NOWARN);
 	return frame->skb;
@@ -142,6 +145,7 @@ static void *rox_add_frag(struct rox_frame *frame, struct page_frag *pages, u32 
 	frame->frag = &info->frags[n - 1];
 	frame->page = pages->page;
 	frame->base = page_address(pages->page);
+	frame->heads = pages->size == PIECE_ROOM ? rox_heads_of(frame->base) : NULL;
 	return rox_frame_grow(frame, len);
 }
 
@@ -277,12 +281,6 @@ static noinline void *rox_frame_next(struct rox_frame *frame, u32 len)
 	return skb_put(part, len);
 }
 
-/* The entry for the packet at @p in the table of its piece, which is at @base. */
-static u32 *rox_head_of(u8 *base, const void *p)
-{
-	return (u32 *)(base + PIECE_ROOM) + (u32)((const u8 *)p - base) / HEAD_STEP;
-}
-
 void *rox_frame_space(struct rox_frame *frame, u32 *len)
 {
 	struct page_frag *pages;
@@ -314,12 +312,6 @@ void *rox_frame_whole(struct rox_frame *frame, u32 len)
 	return pages ? rox_add_frag(frame, pages, len) : NULL;
 }
 
-void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head)
-{
-	if (!frame->linear && frame->pages->size == PIECE_ROOM)
-		WRITE_ONCE(*rox_head_of(frame->base, p), head);
-}
-
 /*
  * The caller has a reference on @page. If the page is in the table, so have we, and it has not been
  * anybody else's since then.
@@ -336,7 +328,9 @@ bool rox_frame_knows(const struct page *page)
  */
 bool rox_frame_signed(const struct page *page, const void *p, u32 head)
 {
-	return READ_ONCE(*rox_head_of(page_address(page), p)) == head;
+	u8 *base = page_address(page);
+
+	return READ_ONCE(*rox_frame_head(rox_heads_of(base), base, p)) == head;
 }
 
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len)

@@ -367,6 +367,7 @@ void rox_mirrors_exit(void);
  * @page: its page
  * @base: the address of that page
  * @offset: where in the page it ends
+ * @heads: the table of that page, see rox_frame_head(); NULL if it has none
  * @last: the packet appended last, if the frame is a list of packets; else NULL
  *
  * Filled piece by piece with rox_frame_space() and rox_frame_whole(), on one CPU, with bottom
@@ -380,8 +381,21 @@ struct rox_frame {
 	const struct page *page;
 	u8 *base;
 	u32 offset;
+	u32 *heads;
 	struct sk_buff *last;
 };
+
+/*
+ * The table of a page of ours has one entry for so many bytes. If several short packets begin
+ * within these bytes, the last one gets the entry. The receiver computes the ICRC of the others.
+ */
+#define ROX_HEAD_STEP	256
+
+/* The entry for the packet at @p in the table @heads of the page at @base. */
+static inline u32 *rox_frame_head(u32 *heads, const u8 *base, const void *p)
+{
+	return heads + (u32)((const u8 *)p - base) / ROX_HEAD_STEP;
+}
 
 /*
  * Begins a frame for packets of up to @seg and together up to @len bytes of UDP payload. If the
@@ -409,7 +423,12 @@ void *rox_frame_whole(struct rox_frame *frame, u32 len);
  * Signs the packet at @p, which the last rox_frame_whole() made room for and which is complete.
  * @head: CRC state after the IP and UDP headers and the BTH of this packet, see rox_icrc_begin().
  */
-void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head);
+static inline void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head)
+{
+	if (likely(frame->heads))
+		WRITE_ONCE(*rox_frame_head(frame->heads, frame->base, p), head);
+}
+
 /*
  * Do our frames take their fragments from @page, a page of a received frame? Else it is somebody
  * else's. Any context.

@@ -632,6 +632,7 @@ static inline bool rox_pkt_unread(const struct rox_pkt *pkt)
  * @octets: all bytes from BTH to ICRC
  * @bad: the packets are malformed or have an unknown opcode
  * @request: requests; else responses or CNPs
+ * @goes_on: the message of the last packet goes on in packets that follow; only of received frames
  * @service: enum rox_service
  * @pkey: P_Key
  * @dqpn: destination QP number
@@ -642,6 +643,7 @@ struct rox_run {
 	u32 octets;
 	bool bad;
 	bool request;
+	bool goes_on;
 	u8 service;
 	u16 pkey;
 	u32 dqpn;

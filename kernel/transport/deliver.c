@@ -134,7 +134,7 @@ static void rox_accept_run(struct rox_qp *qp, const struct rox_rx_frame *f,
 	if (run->service == ROX_SERVICE_CNP)
 		rox_take_cnp(qp, skb);
 	else
-		rox_transport_queue(qp, skb, run->request);
+		rox_transport_queue(qp, skb, run->request, run->goes_on);
 }
 
 static bool rox_has_gsi(const struct rox_net *net)

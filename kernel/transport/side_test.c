@@ -147,24 +147,40 @@ static void lockdep_knows_who_has_a_side(struct kunit *test)
 /* ---- frames for many QPs ---- */
 
 #define SOON_QPS 20
+#define SOON_ROUNDS 7
 
 /**
  * struct soon - a softirq in which frames come for several QPs
  * @tasklet: the softirq
  * @qps: the QPs
  * @runs: runs of their sides
- * @first: @runs after the first frame of each QP
- * @then: @runs after two more
+ * @after: @runs after each round of frames, one for each QP
  * @ended: the softirq has ended
  */
 static struct soon {
 	struct tasklet_struct tasklet;
 	struct rox_qp *qps[SOON_QPS];
 	atomic_t runs;
-	int first;
-	int then;
+	int after[SOON_ROUNDS];
 	struct completion ended;
 } soon;
+
+/* @runs: how many sides of each QP have run after this round */
+static const struct {
+	bool request;
+	bool goes_on;
+	int runs;
+} soon_rounds[SOON_ROUNDS] = {
+	/* Responses to a READ wait; the middle of a request need not, once. */
+	{ false, true, 0 },
+	{ true, true, 2 },
+	{ true, true, 2 },
+	/* Neither need ends and ACKs, as long as there are turns left. */
+	{ true, false, 3 },
+	{ false, false, 4 },
+	{ true, false, 4 },
+	{ false, false, 4 },
+};
 
 static bool soon_run(struct rox_qp *qp, unsigned long work)
 {
@@ -172,7 +188,7 @@ static bool soon_run(struct rox_qp *qp, unsigned long work)
 	return false;
 }
 
-static void soon_frames(void)
+static void soon_frames(bool request, bool goes_on)
 {
 	int i;
 
@@ -180,25 +196,37 @@ static void soon_frames(void)
 		struct sk_buff *skb = alloc_skb(64, GFP_ATOMIC);
 
 		if (skb)
-			rox_transport_queue(soon.qps[i], skb, true);
+			rox_transport_queue(soon.qps[i], skb, request, goes_on);
 	}
 	rox_transport_run();
 }
 
 static void soon_softirq(struct tasklet_struct *tasklet)
 {
-	soon_frames();
-	soon.first = atomic_read(&soon.runs);
-	soon_frames();
-	soon_frames();
-	soon.then = atomic_read(&soon.runs);
+	int i;
+
+	for (i = 0; i < SOON_ROUNDS; i++) {
+		soon_frames(soon_rounds[i].request, soon_rounds[i].goes_on);
+		soon.after[i] = atomic_read(&soon.runs);
+	}
 	complete(&soon.ended);
+}
+
+static void soon_end(struct kunit *test, struct rox_side *side,
+		     bool (*run)(struct rox_qp *qp, unsigned long work), u32 frames)
+{
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&side->rxq), frames);
+	rox_side_lock(side);
+	rox_side_purge(side);
+	side->run = run;
+	rox_side_unlock(side);
 }
 
 /* The first frames of a softirq are run at once. Those that come later are run once, after it. */
 static void sides_run_once_for_all_frames(struct kunit *test)
 {
-	bool (*run)(struct rox_qp *qp, unsigned long work) = NULL;
+	bool (*send)(struct rox_qp *qp, unsigned long work) = NULL;
+	bool (*recv)(struct rox_qp *qp, unsigned long work) = NULL;
 	int i, tries;
 
 	atomic_set(&soon.runs, 0);
@@ -206,25 +234,23 @@ static void sides_run_once_for_all_frames(struct kunit *test)
 	tasklet_setup(&soon.tasklet, soon_softirq);
 	for (i = 0; i < SOON_QPS; i++) {
 		soon.qps[i] = rox_fixture_qp(test, IB_QPT_RC);
-		run = soon.qps[i]->recv.side.run;
+		send = soon.qps[i]->send.side.run;
+		recv = soon.qps[i]->recv.side.run;
+		soon.qps[i]->send.side.run = soon_run;
 		soon.qps[i]->recv.side.run = soon_run;
 	}
 	tasklet_schedule(&soon.tasklet);
 	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&soon.ended, 10 * HZ), 0UL);
-	for (tries = 0; tries < 1000 && atomic_read(&soon.runs) < 2 * SOON_QPS; tries++)
+	for (tries = 0; tries < 1000 && atomic_read(&soon.runs) < 6 * SOON_QPS; tries++)
 		msleep(20);
-	KUNIT_EXPECT_EQ(test, soon.first, SOON_QPS);
-	KUNIT_EXPECT_EQ(test, soon.then, SOON_QPS);
-	KUNIT_EXPECT_EQ(test, atomic_read(&soon.runs), 2 * SOON_QPS);
+	for (i = 0; i < SOON_ROUNDS; i++)
+		KUNIT_EXPECT_EQ_MSG(test, soon.after[i], soon_rounds[i].runs * SOON_QPS,
+				    "round %d", i);
+	KUNIT_EXPECT_EQ(test, atomic_read(&soon.runs), 6 * SOON_QPS);
 	tasklet_kill(&soon.tasklet);
 	for (i = 0; i < SOON_QPS; i++) {
-		struct rox_side *side = &soon.qps[i]->recv.side;
-
-		KUNIT_EXPECT_EQ(test, skb_queue_len(&side->rxq), 3U);
-		rox_side_lock(side);
-		rox_side_purge(side);
-		side->run = run;
-		rox_side_unlock(side);
+		soon_end(test, &soon.qps[i]->send.side, send, 3);
+		soon_end(test, &soon.qps[i]->recv.side, recv, 4);
 		ib_destroy_qp(&soon.qps[i]->ibqp);
 	}
 }

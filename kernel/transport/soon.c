@@ -4,7 +4,9 @@
  * that it sends one ACK and raises one event for the run.
  *
  * The first frames in a softirq may be the only ones: their sides run at once. The sides of later
- * frames run in a tasklet, which comes after the poll of the netdev.
+ * frames run in a tasklet, which comes after the poll of the netdev. It is for what comes in
+ * numbers: a message has two or three frames, and an ACK. Where the end of a message wakes a
+ * program, the tasklet would wait for another thread, ksoftirqd.
  */
 #include <linux/interrupt.h>
 #include <linux/llist.h>
@@ -13,15 +15,26 @@
 /* So many sides run in one call; workers run the rest. */
 #define ROX_SOON_RUNS 64
 
+/* So often sides run at once in a softirq. */
+#define ROX_SOON_TURNS 3
+
 /**
  * struct rox_soon - sides of a CPU that have got frames, or need not wait any more
  * @sides: struct rox_side by soon; each with a reference on its QP
- * @softirq: the softirq whose first frames have been run; see rox_softirq_number()
+ * @softirq: the softirq whose frames are counted; see rox_softirq_number()
+ * @turns: how often sides may still run at once in it
+ * @went_on: they did in the middle of a request
+ * @goes_on: the last frame that was queued ends in the middle of a message
+ * @request: that message is a request
  * @tasklet: runs the sides. It may run on another CPU when this one goes offline
  */
 struct rox_soon {
 	struct llist_head sides;
 	unsigned int softirq;
+	unsigned int turns;
+	bool went_on;
+	bool goes_on;
+	bool request;
 	struct tasklet_struct tasklet;
 };
 
@@ -69,13 +82,17 @@ static void rox_soon_add(struct rox_side *side)
  * @qp: the QP; the caller holds a reference
  * @skb: frame, all packets of which are for @qp and for one side; taken over
  * @request: for the responder, else for the requester
+ * @goes_on: the message of the last packet goes on in packets that follow
  *
  * Bottom halves disabled. rox_transport_run() follows.
  */
-void rox_transport_queue(struct rox_qp *qp, struct sk_buff *skb, bool request)
+void rox_transport_queue(struct rox_qp *qp, struct sk_buff *skb, bool request, bool goes_on)
 {
 	struct rox_side *side = request ? &qp->recv.side : &qp->send.side;
+	struct rox_soon *cpu = this_cpu_ptr(&rox_soons);
 
+	cpu->goes_on = goes_on;
+	cpu->request = request;
 	if (rox_side_queue(side, skb))
 		rox_soon_add(side);
 }
@@ -88,6 +105,7 @@ void rox_transport_queue(struct rox_qp *qp, struct sk_buff *skb, bool request)
  */
 void rox_transport_cnp(struct rox_qp *qp)
 {
+	this_cpu_ptr(&rox_soons)->goes_on = false;
 	rox_side_announce(&qp->send.side, ROX_WORK_CNP);
 	rox_soon_add(&qp->send.side);
 }
@@ -95,6 +113,26 @@ void rox_transport_cnp(struct rox_qp *qp)
 void rox_sender_resume(struct rox_sender *sender)
 {
 	rox_soon_add(container_of(sender, struct rox_side, sender));
+}
+
+/*
+ * May sides run at once in this softirq? The responses to a READ wait for the last one, as nobody
+ * waits for the others; of requests one frame that does not end a message need not wait.
+ */
+static bool rox_soon_at_once(struct rox_soon *cpu)
+{
+	unsigned int softirq = rox_softirq_number();
+
+	if (cpu->softirq != softirq) {
+		cpu->softirq = softirq;
+		cpu->turns = ROX_SOON_TURNS;
+		cpu->went_on = false;
+	}
+	if (!cpu->turns || (cpu->goes_on && (cpu->went_on || !cpu->request)))
+		return false;
+	cpu->turns--;
+	cpu->went_on |= cpu->goes_on;
+	return true;
 }
 
 /**
@@ -108,16 +146,10 @@ void rox_transport_run(void)
 
 	if (llist_empty(&cpu->sides))
 		return;
-	if (in_serving_softirq()) {
-		unsigned int softirq = rox_softirq_number();
-
-		if (cpu->softirq == softirq) {
-			tasklet_schedule(&cpu->tasklet);
-			return;
-		}
-		cpu->softirq = softirq;
-	}
-	rox_soon_run(cpu);
+	if (in_serving_softirq() && !rox_soon_at_once(cpu))
+		tasklet_schedule(&cpu->tasklet);
+	else
+		rox_soon_run(cpu);
 }
 
 void rox_soon_init(void)

@@ -781,9 +781,10 @@ void rox_transport_rx(struct rox_qp *qp, struct sk_buff *skb, bool request);
 
 /*
  * Received frames (soon.c): rox_transport_queue() queues a frame, which it takes over, for one side
- * of @qp. rox_transport_run() runs all sides that got frames, at once or in a tasklet.
+ * of @qp. @goes_on: it ends in the middle of a message. rox_transport_run() runs all sides that got
+ * frames, at once or in a tasklet.
  */
-void rox_transport_queue(struct rox_qp *qp, struct sk_buff *skb, bool request);
+void rox_transport_queue(struct rox_qp *qp, struct sk_buff *skb, bool request, bool goes_on);
 void rox_transport_run(void);
 /* A CNP came for a QP whose algorithm takes it. rox_transport_run() follows. */
 void rox_transport_cnp(struct rox_qp *qp);

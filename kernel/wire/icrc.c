@@ -64,27 +64,3 @@ u32 rox_icrc_begin(struct rox_icrc_head *head)
 	head->bth[BTH_RESV] = 0xff;
 	return rox_crc32(ICRC_SEED, begin, head->ip_len + sizeof(head->udp) + ROX_BTH_LEN);
 }
-
-/**
- * rox_icrc_update() - continues the ICRC over bytes after the BTH
- * @state: state before
- * @data: next piece; pieces may have any length
- * @len: bytes
- *
- * Return: the new state
- */
-u32 rox_icrc_update(u32 state, const void *data, size_t len)
-{
-	return rox_crc32(state, data, len);
-}
-
-/**
- * rox_icrc_end() - ends the ICRC
- * @state: state after the whole packet up to the end of the pad
- *
- * Return: the last four bytes of the packet
- */
-__le32 rox_icrc_end(u32 state)
-{
-	return cpu_to_le32(~state);
-}

@@ -360,8 +360,6 @@ void rox_icrc_head_v4(struct rox_icrc_head *head, const struct iphdr *ip, const 
 void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,
 		      const struct udphdr *udp);
 u32 rox_icrc_begin(struct rox_icrc_head *head);
-u32 rox_icrc_update(u32 state, const void *data, size_t len);
-__le32 rox_icrc_end(u32 state);
 
 /*
  * Returns the CRC-32 register (reflected, not inverted) after @len more bytes. Uses the fastest
@@ -369,6 +367,31 @@ __le32 rox_icrc_end(u32 state);
  * rox_crc32_init() and rox_crc32_exit() look for that code and free it; they may sleep.
  */
 u32 rox_crc32(u32 state, const void *data, size_t len);
+
+/**
+ * rox_icrc_update() - continues the ICRC over bytes after the BTH
+ * @state: state before
+ * @data: next piece; pieces may have any length
+ * @len: bytes
+ *
+ * Return: the new state
+ */
+static inline u32 rox_icrc_update(u32 state, const void *data, size_t len)
+{
+	return rox_crc32(state, data, len);
+}
+
+/**
+ * rox_icrc_end() - ends the ICRC
+ * @state: state after the whole packet up to the end of the pad
+ *
+ * Return: the last four bytes of the packet
+ */
+static inline __le32 rox_icrc_end(u32 state)
+{
+	return cpu_to_le32(~state);
+}
+
 void rox_crc32_init(void);
 void rox_crc32_exit(void);
 

@@ -15,11 +15,14 @@ OURS = re.compile(r"\[rox\]|\brox_\w+")
 ACCESS = re.compile(r"\b(read|write|read-write)( \(\w+\))? to 0x[0-9a-f]+ of \d+ bytes by ")
 # What is below in a backtrace was interrupted, and has no part in the access.
 INTERRUPT = re.compile(r"\basm_(sysvec_\w+|common_interrupt)\+")
-RACE = re.compile(r"BUG: KCSAN: data-race in (\w+) / (\w+)\s*$")
+# The compiler adds to names of functions: "x.constprop.0".
+RACE = re.compile(r"BUG: KCSAN: data-race in (\w+)(?:\.[\w.]+)? / (\w+)(?:\.[\w.]+)?\s*$")
 # Races between functions of the kernel which their callers cannot avoid, and why they do no harm.
 JUDGED = {
     frozenset(("hrtimer_wakeup", "schedule_hrtimeout_range_clock")):
         "a thread looks whether its timer has fired; it does so after it has set its state, and the timer wakes it",
+    frozenset(("poll_schedule_timeout", "pollwake")):
+        "a thread in poll() looks whether it was woken; it does so after it has set its state, and is woken then",
     frozenset(("percpu_counter_add_batch", "zap_page_range_single")):
         "statistics of a process's memory",
     frozenset(("__mmu_notifier_invalidate_range_start", "mmu_interval_read_begin")):

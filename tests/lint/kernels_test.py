@@ -74,6 +74,8 @@ class Races(unittest.TestCase):
             report = race("rox_odp_wait+0x12d/0x130 [rox]")
             report[1] = f"BUG: KCSAN: data-race in {' / '.join(sorted(pair))}"
             self.assertEqual(kernlog.report(log(report)), "")
+            report[1] = f"BUG: KCSAN: data-race in {min(pair)}.constprop.0 / {max(pair)}.isra.0"
+            self.assertEqual(kernlog.report(log(report)), "")
             for other in ("rox_odp_wait [rox]", "memcpy"):
                 report[1] = f"BUG: KCSAN: data-race in {min(pair)} / {other}"
                 self.assertIn("rox_odp_wait", kernlog.report(log(report)))
