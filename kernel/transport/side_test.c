@@ -117,13 +117,16 @@ static bool seen_run(struct rox_qp *qp, unsigned long work)
 
 static void lockdep_knows_who_has_a_side(struct kunit *test)
 {
-	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
-	struct lockdep_map *send = &qp->send.side.dep_map;
-	struct lockdep_map *recv = &qp->recv.side.dep_map;
-	bool (*run)(struct rox_qp *qp, unsigned long work) = qp->recv.side.run;
+	bool (*run)(struct rox_qp *qp, unsigned long work);
+	struct lockdep_map *send, *recv;
+	struct rox_qp *qp;
 
 	if (!IS_ENABLED(CONFIG_LOCKDEP) || !debug_locks)
 		kunit_skip(test, "lockdep is off");
+	qp = rox_fixture_qp(test, IB_QPT_RC);
+	send = &qp->send.side.dep_map;
+	recv = &qp->recv.side.dep_map;
+	run = qp->recv.side.run;
 	rox_transport_lock(qp);
 	KUNIT_EXPECT_TRUE(test, lock_is_held(send));
 	KUNIT_EXPECT_TRUE(test, lock_is_held(recv));

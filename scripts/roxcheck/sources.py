@@ -60,7 +60,8 @@ ABOUT_ROWS = tuple(f"scripts/roxcheck/{name}.py" for name in (
     "table", "cli", "sources", "again", "record", "booted", "rooms", "features"))
 # What only these groups' results depend on.
 ONLY_OF_RUN = ("tools/run/*", "scripts/run*", "scripts/roxvm/runkernel.py")
-ONLY = (*((pattern, {"run", "unit", "install", "packages"}) for pattern in ONLY_OF_RUN),
+ONLY = (("kernel/*_test.c", {"kunit"}), ("kernel/kunit/*", {"kunit"}),
+        *((pattern, {"run", "unit", "install", "packages"}) for pattern in ONLY_OF_RUN),
         ("tools/*", {"unit", "tools", "install", "packages", "run"}), ("debian/*", {"packages"}),
         ("packaging/*", {"install", "packages", "tools", "run"}))
 # The folders of tests that a group's programs are built from, besides its own.

@@ -33,6 +33,8 @@ class Sources(unittest.TestCase):
         self.assertTrue(sources.is_source("tests/verbs/lib/qp.cc", "wire"))
         self.assertTrue(sources.is_source("tests/lib.sh", "verbs"))
         self.assertTrue(sources.is_source("kernel/main.c", "verbs"))
+        self.assertFalse(sources.is_source("kernel/net/udp_test.c", "verbs"))
+        self.assertTrue(sources.is_source("kernel/net/udp_test.c", "kunit"))
         self.assertTrue(sources.is_source("README.md", "lint"))
         self.assertFalse(sources.is_source("tools/run/mux.cpp", "verbs"))
         self.assertTrue(sources.is_source("tools/run/mux.cpp", "run"))
