@@ -118,14 +118,15 @@ static void regions_that_are_used_again_are_kept(struct kunit *test)
 	static const enum rox_mr_type types[] = {
 		ROX_MR_USER, ROX_MR_FRWR, ROX_MR_ODP, ROX_MR_DMA, ROX_MR_WINDOW,
 	};
-	struct rox_mr mr[2] = {};
+	struct rox_mr *mr = kunit_kcalloc(test, 2, sizeof(*mr), GFP_KERNEL);
 	struct test_holder h;
 	int i, n;
 
+	KUNIT_ASSERT_NOT_NULL(test, mr);
 	for (i = 0; i < ARRAY_SIZE(types); i++) {
 		struct rox_mr_keep keep = {};
 
-		for (n = 0; n < ARRAY_SIZE(mr); n++) {
+		for (n = 0; n < 2; n++) {
 			mr[n].type = types[i];
 			refcount_set(&mr[n].ref, 1);
 			rox_leases_init(&mr[n].leases);

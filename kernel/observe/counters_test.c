@@ -2,6 +2,7 @@
 /*
  * KUnit: counters.
  */
+#include <rdma/ib_verbs.h>
 #include <rdma/rdma_counter.h>
 
 #include "../kunit/fixture.h"
