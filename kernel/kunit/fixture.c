@@ -140,6 +140,12 @@ void rox_fixture_address(struct kunit *test, struct rdma_ah_attr *attr)
 	memcpy(attr->roce.dmac, mac, sizeof(mac));
 }
 
+void rox_fixture_needs_route(struct kunit *test)
+{
+	if (!IS_ENABLED(CONFIG_IPV6))
+		kunit_skip(test, "no IPv6");
+}
+
 int rox_fixture_attr(struct kunit *test, const struct rox_qp *qp, enum ib_qp_state from,
 		     enum ib_qp_state to, struct ib_qp_attr *attr)
 {

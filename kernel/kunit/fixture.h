@@ -31,6 +31,8 @@ void rox_fixture_exit(struct kunit *test);
 
 /* Fills @attr with the peer's address, the same for all QPs. No machine has it. */
 void rox_fixture_address(struct kunit *test, struct rdma_ah_attr *attr);
+/* Skips the case where packets to that address have no route: it is one of IPv6. */
+void rox_fixture_needs_route(struct kunit *test);
 /* Creates a QP in RESET. The case destroys it with ib_destroy_qp(). */
 struct rox_qp *rox_fixture_qp(struct kunit *test, enum ib_qp_type type);
 /* Moves @qp to @state by modify_qp, from RESET on. Only SQE is entered by a send error. */

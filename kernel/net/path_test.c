@@ -29,12 +29,6 @@ static int path_to(struct kunit *test, struct rox_path *path, const union ib_gid
 
 static const union ib_gid peer = { .raw = { 0xfe, 0x80, [15] = 9 } };
 
-static void needs_routes(struct kunit *test)
-{
-	if (!IS_ENABLED(CONFIG_IPV6))
-		kunit_skip(test, "no IPv6");
-}
-
 static struct dst_entry *route_of(struct rox_path *path)
 {
 	struct dst_entry *dst;
@@ -77,7 +71,7 @@ static void route_is_looked_up_once(struct kunit *test)
 	struct dst_entry *first, *again;
 	struct rox_path path;
 
-	needs_routes(test);
+	rox_fixture_needs_route(test);
 	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
 	first = route_of(&path);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(first));
@@ -97,7 +91,7 @@ static void lost_route_is_noticed(struct kunit *test)
 	struct rox_path path;
 	int err;
 
-	needs_routes(test);
+	rox_fixture_needs_route(test);
 	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
 	dst = route_of(&path);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(dst));
@@ -130,7 +124,7 @@ static void source_of_another_host_has_no_route(struct kunit *test)
 	struct rox_path path;
 	int tries;
 
-	needs_routes(test);
+	rox_fixture_needs_route(test);
 	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
 	for (tries = 0; tries < 3; tries++) {
 		dst = route_of(&path);
@@ -152,7 +146,7 @@ static void route_leaves_through_the_netdev_of_its_source(struct kunit *test)
 	struct rox_path path;
 	struct dst_entry *dst;
 
-	needs_routes(test);
+	rox_fixture_needs_route(test);
 	KUNIT_ASSERT_EQ(test, path_to(test, &path, &peer, 0), 0);
 	path.oif = init_net.loopback_dev->ifindex;
 	dst = route_of(&path);
@@ -178,7 +172,7 @@ static void routes_are_let_go_of(struct kunit *test)
 	struct dst_entry *one, *other;
 	int before;
 
-	needs_routes(test);
+	rox_fixture_needs_route(test);
 	KUNIT_ASSERT_NOT_NULL(test, paths);
 	KUNIT_ASSERT_EQ(test, path_to(test, first, &peer, 0), 0);
 	KUNIT_ASSERT_EQ(test, path_to(test, second, &peer, 1), 0);

@@ -144,13 +144,11 @@ static void expect_frame(struct kunit *test, unsigned int i, u32 segs, u32 seg)
 	KUNIT_EXPECT_EQ_MSG(test, seen.len[i], segs * seg, "frame %u", i);
 }
 
-/* The address of the fixture is of IPv6. */
 static struct rox_qp *qp_in_rts(struct kunit *test, enum ib_qp_type type)
 {
 	struct rox_qp *qp;
 
-	if (!IS_ENABLED(CONFIG_IPV6))
-		kunit_skip(test, "no IPv6");
+	rox_fixture_needs_route(test);
 	qp = rox_fixture_qp(test, type);
 	rox_fixture_move(test, qp, IB_QPS_RTS);
 	return qp;
