@@ -105,7 +105,7 @@ class Log:
             "group": group, "kernel": kernel, "version": version_of(kernel), "cpus": cpus, "form": form,
             "passed": results.passed, "failed": results.failed, "skipped": results.skipped,
             "races": run.races, "seconds": round(run.seconds), "cpu_seconds": round(results.cpu),
-            "tree": self._trees.of(run.row.group), "clock": run.row.clock,
+            "tree": self._trees.of(run.row.group, kernel), "clock": run.row.clock,
         }
         with self._lock:
             self._content["runs"].append(entry)
@@ -139,7 +139,7 @@ def passed_before():
     lines = [dict(zip(COLUMNS, line)) for line in last_lines()]
     return {(line["Group"], line["Kernel"].split()[0], line["CPUs"], line["Form"]) for line in lines
             if line["Passed"] != "0" and line["Failed"] == "0"
-            and line["Files"] == trees.of(line["Group"].split()[0])}
+            and line["Files"] == trees.of(line["Group"].split()[0], line["Kernel"].split()[0])}
 
 
 def cells(content, entry):

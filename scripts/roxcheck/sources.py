@@ -64,6 +64,12 @@ ONLY = (("kernel/*_test.c", {"kunit"}), ("kernel/kunit/*", {"kunit"}),
         *((pattern, {"run", "unit", "install", "packages"}) for pattern in ONLY_OF_RUN),
         ("tools/*", {"unit", "tools", "install", "packages", "run"}), ("debian/*", {"packages"}),
         ("packaging/*", {"install", "packages", "tools", "run"}))
+# What only results on these kernels depend on: how such a kernel is built, and how its reports are judged.
+ONLY_ON = (("scripts/roxvm/kcsan.py", {"kcsan"}), ("scripts/kcsan.config", {"kcsan"}),
+           ("scripts/debug.config", {"debug", "debug-rt", "kcsan", "arm64-64k"}),
+           ("scripts/debug-rt.config", {"debug-rt"}), ("scripts/arm64-64k.config", {"arm64-64k"}),
+           ("scripts/uml.config", {"uml", "uml-7.3", "uml-small"}), ("scripts/uml-7.3.config", {"uml-7.3"}),
+           ("scripts/uml-small.config", {"uml-small"}), ("scripts/s390x.config", set()))
 # The folders of tests that a group's programs are built from, besides its own.
 BUILT_FROM = {"wire": {"verbs"}, "hostile": {"verbs"}, "life": {"soak", "verbs"}, "net": {"life", "soak", "verbs"}}
 
@@ -103,11 +109,13 @@ def broken_since(base):
     return [group for group in table.GROUPS if group in broken]
 
 
-def is_source(path, group):
-    """Can the group's result depend on this file?"""
+def is_source(path, group, kernel):
+    """Can the group's result on a kernel, "host" for none, depend on this file?"""
     if group == "lint":
         return True
     if path in ABOUT_ROWS or any(fnmatchcase(path, pattern) for pattern in WORDS):
+        return False
+    if kernel not in dict(ONLY_ON).get(path, {kernel}):
         return False
     for pattern, groups in ONLY:
         if fnmatchcase(path, pattern):
@@ -129,7 +137,8 @@ class Trees:
     def _digest(path):
         return hashlib.sha256((REPO / path).read_bytes()).hexdigest()
 
-    def of(self, group):
-        """The hash of all that a group's result can depend on."""
-        text = "".join(f"{path} {digest}\n" for path, digest in self._files.items() if is_source(path, group))
+    def of(self, group, kernel):
+        """The hash of all that a group's result on a kernel can depend on."""
+        text = "".join(f"{path} {digest}\n" for path, digest in self._files.items()
+                       if is_source(path, group, kernel))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -25,6 +25,8 @@ JUDGED = {
         "a thread in poll() looks whether it was woken; it does so after it has set its state, and is woken then",
     frozenset(("percpu_counter_add_batch", "zap_page_range_single")):
         "statistics of a process's memory",
+    frozenset(("do_task_stat", "handle_mm_fault")):
+        "a process's page faults, which /proc shows while they are counted",
     frozenset(("__mmu_notifier_invalidate_range_start", "mmu_interval_read_begin")):
         "the reader only waits for a change; mmu_interval_read_retry() decides, under the caller's lock",
     frozenset(("xas_load", "xas_store")):

@@ -360,7 +360,7 @@ class Page(unittest.TestCase):
         good = {**self.ENTRY, "failed": [], "tree": "t-wire", "clock": None}
         entries = [good, {**good, "cpus": 8, "failed": ["a"]}, {**good, "form": "core", "passed": 0},
                    {**good, "kernel": "6.1", "tree": "another"}, {**good, "kernel": "6.12", "clock": 1}]
-        trees = mock.Mock(of=lambda group: f"t-{group}")
+        trees = mock.Mock(of=lambda group, _kernel: f"t-{group}")
         with TemporaryDirectory() as folder:
             content = {**self.CONTENT, "runs": entries}
             (Path(folder) / "0.json").write_text(json.dumps(content), encoding="utf-8")

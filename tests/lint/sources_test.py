@@ -20,7 +20,7 @@ class Sources(unittest.TestCase):
     def test_every_group_is_broken_by_its_own_tests(self):
         for group in table.GROUPS:
             self.assertIn(group, sources.broken_by(f"tests/{group}/run"))
-            self.assertTrue(sources.is_source(f"tests/{group}/run", group))
+            self.assertTrue(sources.is_source(f"tests/{group}/run", group, "6.12"))
 
     def test_each_room_of_the_kernel_has_a_line(self):
         for room in (path for path in (REPO / "kernel").iterdir() if path.is_dir()):
@@ -28,20 +28,32 @@ class Sources(unittest.TestCase):
             self.assertIn("kunit", broken, room.name)
 
     def test_results_do_not_depend_on_words_and_other_groups(self):
-        self.assertFalse(sources.is_source("README.md", "verbs"))
-        self.assertFalse(sources.is_source("tests/net/run", "verbs"))
-        self.assertTrue(sources.is_source("tests/verbs/lib/qp.cc", "wire"))
-        self.assertTrue(sources.is_source("tests/lib.sh", "verbs"))
-        self.assertTrue(sources.is_source("kernel/main.c", "verbs"))
-        self.assertFalse(sources.is_source("kernel/net/udp_test.c", "verbs"))
-        self.assertTrue(sources.is_source("kernel/net/udp_test.c", "kunit"))
-        self.assertTrue(sources.is_source("README.md", "lint"))
-        self.assertFalse(sources.is_source("tools/run/mux.cpp", "verbs"))
-        self.assertTrue(sources.is_source("tools/run/mux.cpp", "run"))
-        self.assertTrue(sources.is_source("tools/lib/file.hpp", "tools"))
-        self.assertFalse(sources.is_source("tools/lib/file.hpp", "life"))
-        self.assertFalse(sources.is_source("scripts/roxcheck/table.py", "life"))
-        self.assertTrue(sources.is_source("scripts/roxcheck/row.py", "life"))
+        self.assertFalse(sources.is_source("README.md", "verbs", "6.12"))
+        self.assertFalse(sources.is_source("tests/net/run", "verbs", "6.12"))
+        self.assertTrue(sources.is_source("tests/verbs/lib/qp.cc", "wire", "6.12"))
+        self.assertTrue(sources.is_source("tests/lib.sh", "verbs", "6.12"))
+        self.assertTrue(sources.is_source("kernel/main.c", "verbs", "6.12"))
+        self.assertFalse(sources.is_source("kernel/net/udp_test.c", "verbs", "6.12"))
+        self.assertTrue(sources.is_source("kernel/net/udp_test.c", "kunit", "6.12"))
+        self.assertTrue(sources.is_source("README.md", "lint", "6.12"))
+        self.assertFalse(sources.is_source("tools/run/mux.cpp", "verbs", "6.12"))
+        self.assertTrue(sources.is_source("tools/run/mux.cpp", "run", "6.12"))
+        self.assertTrue(sources.is_source("tools/lib/file.hpp", "tools", "6.12"))
+        self.assertFalse(sources.is_source("tools/lib/file.hpp", "life", "6.12"))
+        self.assertFalse(sources.is_source("scripts/roxcheck/table.py", "life", "6.12"))
+        self.assertTrue(sources.is_source("scripts/roxcheck/row.py", "life", "6.12"))
+
+    def test_results_do_not_depend_on_how_other_kernels_are_made_and_judged(self):
+        self.assertTrue(sources.is_source("scripts/roxvm/kcsan.py", "wire", "kcsan"))
+        self.assertFalse(sources.is_source("scripts/roxvm/kcsan.py", "wire", "6.12"))
+        self.assertTrue(sources.is_source("scripts/uml.config", "life", "uml-7.3"))
+        self.assertFalse(sources.is_source("scripts/uml.config", "life", "debug"))
+        self.assertTrue(sources.is_source("scripts/roxvm/kernlog.py", "wire", "6.12"))
+        for config in (REPO / "scripts").glob("*.config"):
+            self.assertTrue(config.name.startswith("run") or f"scripts/{config.name}" in dict(sources.ONLY_ON),
+                            config.name)
+        for path, _kernels in sources.ONLY_ON:
+            self.assertTrue((REPO / path).is_file(), path)
 
     def test_what_is_only_about_rows_is_there(self):
         for path in sources.ABOUT_ROWS:
@@ -49,8 +61,10 @@ class Sources(unittest.TestCase):
 
     def test_a_tree_is_its_files(self):
         one, two = sources.Trees(), sources.Trees()
-        self.assertEqual(one.of("verbs"), two.of("verbs"))
-        self.assertNotEqual(one.of("verbs"), one.of("wire"))
+        self.assertEqual(one.of("verbs", "6.12"), two.of("verbs", "6.12"))
+        self.assertNotEqual(one.of("verbs", "6.12"), one.of("wire", "6.12"))
+        self.assertNotEqual(one.of("verbs", "6.12"), one.of("verbs", "kcsan"))
+        self.assertEqual(one.of("verbs", "6.12"), one.of("verbs", "6.1"))
 
     def test_what_is_compiled_depends_on_its_headers(self):
         """ccache makes the names of targets relative (CCACHE_BASEDIR), and make would not know them any more."""
