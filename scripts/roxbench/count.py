@@ -2,7 +2,8 @@
 """Count instructions of messages in an emulated guest, whose clock is the number of its instructions.
 
 So the host's load does not change what is counted. Runs may take one of several courses, as programs sleep or
-not; so some are repeated, and the median counts.
+not; so some are repeated, and the median counts. Two guests on tap devices have such clocks each, and wait for each
+other in the host's time.
 """
 
 import base64
@@ -12,13 +13,13 @@ import re
 import subprocess
 import zlib
 
-from roxvm import kernels
+from roxvm import kernels, taps
 from roxvm.paths import BUILD, REPO, HarnessError
 
 from . import boots, counts, facts, plan, plugin, siw, tables, targets
 
 OUTPUT = BUILD / "count.json"
-LINE = re.compile(r"^BENCH (\{.*\})$")
+LINE = re.compile(r"^(?:1\| )?BENCH (\{.*\})$")
 KERNEL = "6.12"
 LIMIT = 1800                    # seconds, of which an idle machine needs 150
 KIB64 = 64 << 10
@@ -28,7 +29,10 @@ PACKET = 4 << 10
 TIMES = {"rox": 3, "tcp": 5}     # how often a run is repeated
 MOST_SMALL = {1: 3600, 16: 1900}        # instructions of a WRITE of 64 B, alone or in a run of 16
 MOST_LOCKED = 12
-SETTINGS = ("veth",)            # of which TCP is the measure
+SETTINGS = ("veth", "tap")      # of which TCP is the measure
+# Peers of the setting "tap" that are in one boot: rdma_rxe has the UDP port of rox.
+JOINED = (("rox", "tcp"), ("rxe",), ("siw",))
+MTU = 9000
 ALGORITHMS = ("none", "adaptive")       # of congestion control
 LEAST_OF_NONE = 0.98                    # what is left where nothing is congested
 
@@ -40,7 +44,7 @@ def small(kind, posted, messages=4000):
 
 
 def large(setting, peers, size=KIB64, messages=300):
-    """Long messages, 16 under way. The programs sleep until completions come."""
+    """Long messages, 16 under way, and TCP's. The programs sleep until completions come."""
     common = {"setting": setting, "size": size, "poll": False, "depth": 16, "list": 1, "warm_up": 50,
               "messages": messages}
     rows = [{**common, "test": kind, "kind": kind, "peer": peer}
@@ -71,7 +75,8 @@ def controlled():
 def plans():
     smalls = [row for kind in ("write", "read") for posted in (1, 16) for row in small(kind, posted)]
     once = [*smalls, *large("loop", plan.RDMA),
-            *large("veth", ["rox", "siw"]), *large("veth", ["rox"], MIB, 100), *single(), *controlled()]
+            *large("veth", ["rox", "siw"]), *large("veth", ["rox"], MIB, 100), *single(), *controlled(),
+            *large("tap", plan.RDMA), *large("tap", ["rox"], MIB, 100)]
     return [what for what in once for _ in range(TIMES.get(what["peer"], 1))]
 
 
@@ -90,7 +95,7 @@ def options_of(parser):
 
 
 def measure(options, folder):
-    """Boots a guest and counts. Returns the runs with their figures."""
+    """Boots guests and counts. Returns the runs with their figures."""
     wanted = [what for what in plans() if re.search(options.only, name_of(what))]
     if not wanted:
         raise HarnessError("no such runs")
@@ -98,22 +103,51 @@ def measure(options, folder):
         boots.build_for([options.kernel])
     library = plugin.build()
     folder.mkdir(parents=True, exist_ok=True)
+    rows = [row for boot in boots_of(wanted) for row in count(boot, options, folder, library)]
+    return {**facts.version(), "machine": facts.host(), "kernel": options.kernel, "runs": medians(rows)}
+
+
+def boots_of(wanted):
+    """The runs of each boot: those in one guest, and those in two."""
+    batches = [[what for what in wanted if what["setting"] != "tap"],
+               *([what for peer in peers for what in wanted if (what["setting"], what["peer"]) == ("tap", peer)]
+                 for peers in JOINED)]
+    return [batch for batch in batches if batch]
+
+
+def count(wanted, options, folder, library):
+    """Boots one guest, or two that are joined, and counts. Returns the runs with their figures."""
+    joined = wanted[0]["setting"] == "tap"
+    why = joined and taps.missing()
+    if why:
+        return [{**what, "error": f"no tap devices: {why}"} for what in wanted]
     peers = [peer for peer in ("rox", "rxe", "siw", "tcp") if peer in {what["peer"] for what in wanted}]
     job, counters = folder / "job-count.json", folder / "counters"
     job.write_text(json.dumps({
         "peers": peers, "runs": wanted, "watch": counts.WATCH,
         "siw": str(siw.find(kernels.find(options.kernel))) if "siw" in peers else None}))
-    command = ["scripts/vm", "--kernel", options.kernel, "--cpus", "1", "--mem", "2048", "--timeout", str(LIMIT),
-               f"--cpu={plan.PLAIN_CPU}", "--icount", "0", "--plugin", f"{library},out={counters}",
+    network = ["--pair", "virtio", "--tap", "1", "--mtu", str(MTU)] if joined else []
+    command = ["scripts/vm", "--kernel", options.kernel, *network, "--cpus", "1", "--mem", "2048", "--timeout",
+               str(LIMIT), f"--cpu={plan.PLAIN_CPU}", "--icount", "0", "--plugin", f"{library},out={counters}",
                # Locked instructions stay, though there is one CPU.
                "--append", "noreplace-smp sysctl.kernel.kptr_restrict=0", "--", "tests/bench/counted", str(job)]
-    rows, text = follow(command, "" if options.spin else "spin_us=0")
-    return finish(rows, counters, counts.Symbols(text), options)
+    rows, texts = follow(command, "" if options.spin else "spin_us=0")
+    found = [read(f"{counters}.{guest}" if joined else counters, text) for guest, text in sorted(texts.items())]
+    if joined:
+        server, client = found
+        found = [{number: counts.joined(server[number], client[number]) for number in client if number in server}]
+    return [with_figures(row, found[0].get(row["run"])) for row in rows]
+
+
+def read(counters, text):
+    """The runs that a guest's plugin has counted; `text` is the table of its symbols."""
+    with open(counters, encoding="ascii") as stream:
+        return counts.parse(stream, counts.Symbols(text))
 
 
 def follow(command, parameters):
-    """Runs the guest. Returns the lines about runs, and the table of symbols."""
-    packed, rows = [], []
+    """Runs the guests. Returns the lines about runs, and each guest's table of symbols."""
+    packed, rows = {}, []
     environment = dict(os.environ, ROX_BUILD=str(BUILD))
     environment.setdefault("ROX_VM_OPTIONS", parameters)
     with subprocess.Popen(command, cwd=REPO, env=environment, stdin=subprocess.DEVNULL, text=True,
@@ -125,26 +159,22 @@ def follow(command, parameters):
                 continue
             told = json.loads(match[1])
             if "symbols" in told:
-                packed.append(told["symbols"])
+                packed.setdefault(told["guest"], []).append(told["symbols"])
             else:
                 rows.append(told)
                 print(f"{name_of(told)}: {told.get('error', 'done')}", flush=True)
     if process.returncode or not packed:
         raise HarnessError(f"the guest ended with status {process.returncode}")
-    return rows, zlib.decompress(base64.b64decode("".join(packed))).decode()
+    return rows, {guest: zlib.decompress(base64.b64decode("".join(pieces))).decode()
+                  for guest, pieces in packed.items()}
 
 
-def finish(rows, counters, symbols, options):
-    with open(counters, encoding="ascii") as stream:
-        found = counts.parse(stream, symbols)
-    for row in rows:
-        run = found.get(row["run"])
-        if run and "error" not in row:
-            row["figures"] = counts.figures(run, row["messages"])
-            row["functions"] = counts.functions(run, row["messages"])
-        elif "error" not in row:
-            row["error"] = "nothing was counted"
-    return {**facts.version(), "machine": facts.host(), "kernel": options.kernel, "runs": medians(rows)}
+def with_figures(row, run):
+    if "error" in row:
+        return row
+    if not run:
+        return {**row, "error": "nothing was counted"}
+    return {**row, "figures": counts.figures(run, row["messages"]), "functions": counts.functions(run, row["messages"])}
 
 
 def total(row):

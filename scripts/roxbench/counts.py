@@ -97,6 +97,23 @@ def parse(lines, symbols):
     return found
 
 
+def joined(server, client):
+    """The counters of a run whose ends were in two guests: what each of them did for it is one side's."""
+    run = Run()
+    for side, guest in ((SIDES.index("server"), server), (SIDES.index("client"), client)):
+        for name, counts in guest.functions.items():
+            left_out = {"idle": "idle", "user": "wait"}.get(kind_of(name))
+            mine = run.functions.setdefault(name, [0] * len(SIDES))
+            mine[side] += sum(count for where, count in zip(SIDES, counts) if where != left_out)
+        run.locked[side] += sum(guest.locked)
+        for name, count in guest.locked_in.items():
+            run.locked_in[name] = run.locked_in.get(name, 0) + count
+        for what in run.calls:
+            run.calls[what][side] += sum(guest.calls[what])
+            run.bytes[what][side] += sum(guest.bytes[what])
+    return run
+
+
 def figures(run, messages):
     """The counters of a run for each message: of each side, and all together.
 

@@ -2,13 +2,14 @@
 //
 // Sends a given number of messages, between two marks for the plugin of `scripts/bench count`.
 //
-//   count arm                                  reads lines "ADDRESS CLASS REGISTER" of functions to
-//   watch count server KIND ADDRESS PORT SIZE TOTAL [poll] count client KIND ADDRESS PORT SIZE
-//   TOTAL WARM-UP DEPTH LIST RUN [SEGMENT] [poll]
+//   count arm       reads lines "ADDRESS CLASS REGISTER" of functions to watch
+//   count server KIND ADDRESS PORT SIZE TOTAL WARM-UP RUN [apart] [poll]
+//   count client KIND ADDRESS PORT SIZE TOTAL WARM-UP RUN DEPTH LIST [SEGMENT] [apart] [poll]
 //
 // KIND is write, send or read (RDMA verbs over an RC connection) or tcp, with packets of at most
 // SEGMENT bytes. The first WARM-UP messages of TOTAL are not counted. DEPTH messages are under way
 // at once; LIST of them are posted by one call. Programs sleep until a completion comes, or poll.
+// The client marks where a run begins and ends. Programs in two guests, "apart", both do.
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -51,6 +52,7 @@ struct Options {
     int list = 1;
     uint64_t run = 0;
     int segment = 0;
+    bool apart = false;
     bool poll = false;
 };
 
@@ -145,10 +147,15 @@ void tcp(const Options &options)
     check(listen(fd, 1), "listen");
     const int peer = check(accept(fd, nullptr, nullptr), "accept");
     for (int i = 0; i < options.total; ++i) {
-        if (i == options.warm_up)
+        if (i == options.warm_up) {
+            if (options.apart)
+                mark(ROX_MARK_START, options.run);
             write_all(peer, buffer.data(), 1);
+        }
         read_all(peer, buffer.data(), buffer.size());
     }
+    if (options.apart)
+        mark(ROX_MARK_STOP, options.run);
     write_all(peer, buffer.data(), 1);
 }
 
@@ -165,10 +172,12 @@ public:
             connect_to();
         else
             accept_one();
-        if (!options_.client && options_.kind == "send")
-            receive();
-        else if (options_.client)
+        if (options_.client)
             send();
+        else if (options_.apart)
+            receive_and_mark();
+        else if (options_.kind == "send")
+            receive();
         if (options_.client)
             rdma_disconnect(id_);
         else
@@ -259,7 +268,7 @@ private:
         std::fflush(stdout);
         wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
         make_qp();
-        if (options_.kind == "send") {
+        if (options_.kind == "send" || options_.apart) {
             for (int i = 0; i < kReceives; ++i)
                 post_receive();
         }
@@ -304,6 +313,9 @@ private:
             if (wc[i].status)
                 throw std::runtime_error(std::string("completion: ") +
                                          ibv_wc_status_str(wc[i].status));
+            const bool received = wc[i].opcode == IBV_WC_RECV;
+            received_ += received;
+            signals_ += received && !wc[i].byte_len;
         }
         return count;
     }
@@ -342,9 +354,35 @@ private:
     void send()
     {
         send_until(options_.warm_up);
+        if (options_.apart)
+            signal_and_wait();
         mark(ROX_MARK_START, options_.run);
         send_until(options_.total);
         mark(ROX_MARK_STOP, options_.run);
+        if (options_.apart) {
+            post_signal();
+            completed();
+        }
+    }
+
+    /// Sends a message without payload, which is none of those that are counted.
+    void post_signal()
+    {
+        ibv_send_wr wr{};
+        wr.opcode = IBV_WR_SEND;
+        wr.send_flags = IBV_SEND_SIGNALED;
+        ibv_send_wr *bad = nullptr;
+        if (ibv_post_send(id_->qp, &wr, &bad))
+            fail("ibv_post_send");
+    }
+
+    /// Waits until the server has marked the begin of the run.
+    void signal_and_wait()
+    {
+        post_receive();
+        post_signal();
+        for (int count = 0; count < 2;)
+            count += completed();
     }
 
     /// Sends until so many messages are complete.
@@ -391,6 +429,21 @@ private:
         }
     }
 
+    /// The client's first signal begins the run and is answered, the second one ends it.
+    void receive_and_mark()
+    {
+        while (signals_ < 2) {
+            const int before = signals_;
+            for (completed(); received_; --received_)
+                post_receive();
+            if (!before && signals_) {
+                mark(ROX_MARK_START, options_.run);
+                post_signal();
+            }
+        }
+        mark(ROX_MARK_STOP, options_.run);
+    }
+
     static constexpr int kReceives = 128;
 
     const Options &options_;
@@ -404,13 +457,17 @@ private:
     Region remote_{};
     int posted_ = 0;
     int done_ = 0;
+    int received_ = 0;
+    int signals_ = 0;
 };
 
 // -- main -------------------------------------------------------------------------------------
 
-Options parse(const std::vector<std::string> &words)
+Options parse(std::vector<std::string> words)
 {
     Options options;
+    for (; words.back() == "poll" || words.back() == "apart"; words.pop_back())
+        (words.back() == "poll" ? options.poll : options.apart) = true;
     options.client = words.at(0) == "client";
     options.kind = words.at(1);
     options.address.sin_family = AF_INET;
@@ -419,17 +476,14 @@ Options parse(const std::vector<std::string> &words)
     options.address.sin_port = htons(static_cast<uint16_t>(std::stoi(words.at(3))));
     options.size = std::stoul(words.at(4));
     options.total = std::stoi(words.at(5));
+    options.warm_up = std::stoi(words.at(6));
+    options.run = std::stoul(words.at(7));
     if (options.client) {
-        options.warm_up = std::stoi(words.at(6));
-        options.depth = std::stoi(words.at(7));
-        options.list = std::clamp(std::stoi(words.at(8)), 1, kMostList);
-        options.run = std::stoul(words.at(9));
-        if (words.size() > 10 && words[10] != "poll")
+        options.depth = std::stoi(words.at(8));
+        options.list = std::clamp(std::stoi(words.at(9)), 1, kMostList);
+        if (words.size() > 10)
             options.segment = std::stoi(words[10]);
-    } else if (options.kind == "tcp") {
-        options.warm_up = std::stoi(words.at(6));
     }
-    options.poll = words.back() == "poll";
     return options;
 }
 

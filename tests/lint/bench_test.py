@@ -62,6 +62,14 @@ class Counts(unittest.TestCase):
                          {"memcpy": "copy", "crc32_body": "sum", "rox_send": "rest", "do_idle": "idle",
                           "(programs)": "user"})
 
+    def test_of_two_guests_each_is_a_side(self):
+        figures = counts.figures(counts.joined(self.runs[3], self.runs[3]), 10)
+        self.assertEqual(figures["client"], figures["server"])
+        self.assertEqual(figures["client"], self.figures["all"])
+        self.assertEqual(figures["all"]["instructions"], 2 * self.figures["all"]["instructions"])
+        self.assertEqual(figures["all"]["copied"], 2 * self.figures["all"]["copied"])
+        self.assertEqual(figures["idle"]["instructions"], 0)
+
     def test_names_of_loops(self):
         for name in ("memcpy_orig", "rep_movs_alternative", "copy_user_generic_unrolled", "__memmove"):
             self.assertEqual(counts.kind_of(name), "copy", name)
@@ -98,6 +106,21 @@ class CountTargets(unittest.TestCase):
         self.assertEqual(len(self.judged(1900.0, tcp=1899.0)), len(count.SETTINGS))
         self.assertEqual(self.judged(1900.0, adaptive=102.0), [])
         self.assertEqual(len(self.judged(1900.0, adaptive=103.0)), 1)
+
+    def test_guests_that_are_joined_have_one_peer_at_a_time_and_tcp(self):
+        found = [({what["setting"] for what in boot}, {what["peer"] for what in boot})
+                 for boot in count.boots_of(count.plans())]
+        self.assertEqual(found[0][0], {"loop", "veth"})
+        self.assertEqual(found[1:], [({"tap"}, {"rox", "tcp"}), ({"tap"}, {"rxe"}), ({"tap"}, {"siw"})])
+        # Modules stay until the last run of their peer.
+        peers = [what["peer"] for what in count.boots_of(count.plans())[1]]
+        self.assertEqual(peers, sorted(peers))
+
+    def test_without_taps_nothing_is_counted_and_that_is_said(self):
+        row = next(what for what in count.plans() if what["setting"] == "tap")
+        with mock.patch.object(taps, "missing", return_value="no rights"):
+            self.assertEqual([found["error"] for found in count.count([row], None, None, None)],
+                             ["no tap devices: no rights"])
 
     def test_of_repeated_runs_the_median_counts(self):
         rows = [counted("tcp", "veth", "stream", count.KIB64, value) for value in (9.0, 1.0, 5.0)]

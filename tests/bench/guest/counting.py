@@ -32,7 +32,7 @@ def symbols():
 
 
 def begin(watch):
-    """Tells the plugin which functions to watch, and the host where functions are."""
+    """Tells the plugin which functions to watch. Returns where functions are, in pieces of text."""
     table = symbols()
     seen, lines = set(), []
     for address, name, *_ in table:
@@ -41,8 +41,7 @@ def begin(watch):
             lines.append(f"{address} {watch[name][0]} {watch[name][1]}\n")
     subprocess.run([program("count"), "arm"], input="".join(lines), text=True, check=True, timeout=60)
     packed = base64.b64encode(zlib.compress("\n".join(map(" ".join, table)).encode())).decode()
-    for at in range(0, len(packed), PIECE):
-        emit({"symbols": packed[at:at + PIECE]})
+    return [packed[at:at + PIECE] for at in range(0, len(packed), PIECE)]
 
 
 def start_server(side, command, port):
@@ -51,18 +50,26 @@ def start_server(side, command, port):
         return side.start(command, port)
     job = side.start(command, None, LIMIT)
     until = time.monotonic() + LISTEN_SECONDS
-    while "listening" not in job.so_far() and job.process.poll() is None and time.monotonic() < until:
+    text, running = "", True
+    while "listening" not in text and running and time.monotonic() < until:
         time.sleep(0.02)
+        text, running = side.progress(job)
     return job
+
+
+def apart(ends):
+    """True if the ends are in two guests."""
+    return not isinstance(ends[0].side, Local)
 
 
 def choose(end, algorithm):
     """Sets the algorithm of congestion control; None: the one that a new device has."""
     file = f"/sys/class/infiniband/{end.device}/cc/algorithm"
-    # All RDMA devices are visible in the initial namespace.
+    # All RDMA devices of a guest are visible in its initial namespace.
+    first = Local() if isinstance(end.side, Local) else end.side
     if end not in defaults:
-        defaults[end] = Local().run("cat", file)[1].strip()
-    status, text = Local().run("sh", "-c", f"echo {algorithm or defaults[end]} >{file}")
+        defaults[end] = first.run("cat", file)[1].strip()
+    status, text = first.run("sh", "-c", f"echo {algorithm or defaults[end]} >{file}")
     if status:
         raise Failed(f"{file}: {text}")
 
@@ -87,11 +94,10 @@ def measure(ends, number, what, segment):
     for end in ends if what["peer"] == "rox" else ():
         choose(end, what.get("cc"))
     warm_up, total = what["warm_up"], what["warm_up"] + what["messages"]
-    poll = ["poll"] if what["poll"] else []
-    common = [what["kind"], ends[0].address, str(port), str(what["size"]), str(total)]
-    server = [program("count"), "server", *common, *([str(warm_up)] if what["kind"] == "tcp" else []), *poll]
-    client = [program("count"), "client", *common, str(warm_up), str(what["depth"]), str(what["list"]),
-              str(number), *segment, *poll]
+    words = [word for word, said in (("apart", apart(ends)), ("poll", what["poll"])) if said]
+    common = [what["kind"], ends[0].address, str(port), str(what["size"]), str(total), str(warm_up), str(number)]
+    server = [program("count"), "server", *common, *words]
+    client = [program("count"), "client", *common, str(what["depth"]), str(what["list"]), *segment, *words]
     job = start_server(ends[0].side, server, port if what["kind"] == "tcp" else None)
     status, text = ends[1].side.run(*client, limit=LIMIT)
     if status:

@@ -78,6 +78,10 @@ class Local:
     def wait(self, job):
         return job.wait()
 
+    def progress(self, job):
+        """What it has printed so far, and whether it still runs."""
+        return job.so_far(), job.process.poll() is None
+
     def kill(self, job):
         job.process.terminate()
 
@@ -112,6 +116,9 @@ class Remote:
     def wait(self, job):
         return self.ask("wait", job)
 
+    def progress(self, job):
+        return self.ask("progress", job)
+
     def kill(self, job):
         self.ask("kill", job)
 
@@ -140,6 +147,8 @@ def serve():
                 answer = len(jobs) - 1
             elif verb == "wait":
                 answer = side.wait(jobs[given[0]])
+            elif verb == "progress":
+                answer = side.progress(jobs[given[0]])
             elif verb == "kill":
                 side.kill(jobs[given[0]])
             elif verb == "cpu":
