@@ -56,7 +56,6 @@ ROWS = (
     Row("verbs", "6.12-rt", ALL),
     Row("verbs", "7.3", ALL, "core"),
     Row("verbs", "7.3-rt", ALL, "core"),
-    Row("verbs", "uml-7.3", ALL, "core"),
     Row("verbs", "6.12-arm64", ALL, "core"),
     Row("verbs", "6.12-arm64-16k", ALL, "core"),
     Row("verbs", "newest", ALL, "core", cpus=4),
