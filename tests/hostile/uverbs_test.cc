@@ -223,7 +223,8 @@ TEST_F(UverbsTest, CommandsThatAreWrongInAnyWay)
         std::fflush(stdout);
         return enough(counts) ? 0 : 1;
     });
-    int status = vt::wait_for(child);
+    // Hundreds of commands, for each of which a kernel that checks all accesses may take a second.
+    int status = vt::wait_for(child, 4 * vt::kPatience);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 

@@ -3,6 +3,8 @@
 /// QP 1, which all programs' RDMA CM shares and which anybody on the network can send to. Whatever
 /// comes, connections can be made. IBTA volume 1, 13.4.2: a MAD has 256 bytes.
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <functional>
 
 #include "lib/cm_witness.h"
@@ -18,6 +20,28 @@ constexpr std::uint32_t kGsiQkey = 0x80010000;
 constexpr std::size_t kMad = 256;
 /// Receives that the RDMA core keeps at QP 1.
 constexpr std::size_t kGsiReceives = 512;
+
+/// A running `ip`. To start one for each command may take longer than a packet waits.
+class Ip {
+public:
+    Ip() : input_(popen("ip -batch -", "w"))
+    {
+        if (!input_)
+            vt::fail("ip -batch -", errno);
+    }
+    Ip(const Ip &) = delete;
+    Ip &operator=(const Ip &) = delete;
+    ~Ip() { pclose(input_); }
+
+    void tell(const std::string &command)
+    {
+        std::fprintf(input_, "%s\n", command.c_str());
+        std::fflush(input_);
+    }
+
+private:
+    FILE *input_;
+};
 
 class Gsi : public WireTest {
 protected:
@@ -249,16 +273,21 @@ TEST_F(Gsi, RequestsFromLinkLocalAddressesOfNobody)
 TEST_F(Gsi, RequestOfAHostThatIsResolvedLater)
 {
     const Route honest = line->route();
+    const std::string netdev = vt::variable("ROX_NETDEV_A");
+    Ip ip;
+    ip.tell("neighbour replace 10.0.0.251 lladdr 02:00:00:00:00:fb nud permanent dev " + netdev);
+    ASSERT_TRUE(vt::eventually(
+        [] { return !vt::shell("ip neighbour show nud permanent | grep -q ^10.0.0.251"); }));
     line->route().source.back() = 250;
     line->send(connection_request(77));
     EXPECT_FALSE(peer.receive(vt::Millis(100)));
-    vt::shell("ip neighbour replace 10.0.0.250 lladdr 02:00:00:00:00:fa dev " +
-              vt::variable("ROX_NETDEV_A") + " nud permanent");
+    ip.tell("neighbour replace 10.0.0.250 lladdr 02:00:00:00:00:fa nud permanent dev " + netdev);
     auto answer = peer.receive();
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->packet.qpn, 1U);
     EXPECT_EQ(answer->route.target, line->route().source);
-    vt::shell("ip neighbour delete 10.0.0.250 dev " + vt::variable("ROX_NETDEV_A"));
+    ip.tell("neighbour delete 10.0.0.250 dev " + netdev);
+    ip.tell("neighbour delete 10.0.0.251 dev " + netdev);
     line->route() = honest;
 }
 
