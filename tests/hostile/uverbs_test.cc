@@ -223,7 +223,7 @@ TEST_F(UverbsTest, CommandsThatAreWrongInAnyWay)
         std::fflush(stdout);
         return enough(counts) ? 0 : 1;
     });
-    // Hundreds of commands, for each of which a kernel that checks all accesses may take a second.
+    // Thousands of commands: over a minute on an emulated kernel that checks each access.
     int status = vt::wait_for(child, 4 * vt::kPatience);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
