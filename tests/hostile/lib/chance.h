@@ -67,10 +67,12 @@ class AttackTime {
 public:
     /// @param enough true if the attack has tried enough
     bool over(bool enough) const { return time_.passed() && (enough || limit_.passed()); }
+    /// How long it lasts if never enough is tried.
+    static vt::Millis longest() { return 20 * duration(); }
 
 private:
     vt::Deadline time_{duration()};
-    vt::Deadline limit_{20 * duration()};
+    vt::Deadline limit_{longest()};
 };
 
 } // namespace hostile

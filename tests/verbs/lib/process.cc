@@ -29,10 +29,10 @@ pid_t in_child(const std::function<int()> &body)
     }
 }
 
-int wait_for(pid_t child, Millis patience)
+int wait_for(pid_t child)
 {
     int status = -1;
-    if (!eventually([&] { return waitpid(child, &status, WNOHANG) == child; }, patience)) {
+    if (!eventually([&] { return waitpid(child, &status, WNOHANG) == child; })) {
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         ADD_FAILURE() << "the child did not end by itself";

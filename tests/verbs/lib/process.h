@@ -10,15 +10,13 @@
 
 #include <gtest/gtest.h>
 
-#include "clock.h"
-
 namespace vt {
 
 /// Runs @p body in a child process, whose exit code is its result, or 99 if it throws.
 pid_t in_child(const std::function<int()> &body);
 
-/// Waits until @p child ends by itself, for @p patience. Returns its status as waitpid() does.
-int wait_for(pid_t child, Millis patience = kPatience);
+/// Waits until @p child ends by itself. Returns its status as waitpid() does.
+int wait_for(pid_t child);
 /// True if @p child ends by itself and with @p code.
 testing::AssertionResult ends_with(pid_t child, int code);
 /// Ends @p child with SIGKILL and waits for it. Fails if it had ended before.
