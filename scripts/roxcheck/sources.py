@@ -71,7 +71,8 @@ ONLY_ON = (("scripts/roxvm/kcsan.py", {"kcsan"}), ("scripts/kcsan.config", {"kcs
            ("scripts/uml.config", {"uml", "uml-7.3", "uml-small"}), ("scripts/uml-7.3.config", {"uml-7.3"}),
            ("scripts/uml-small.config", {"uml-small"}), ("scripts/s390x.config", set()))
 # The folders of tests that a group's programs are built from, besides its own.
-BUILT_FROM = {"wire": {"verbs"}, "hostile": {"verbs"}, "life": {"soak", "verbs"}, "net": {"life", "soak", "verbs"}}
+BUILT_FROM = {"wire": ("verbs/lib",), "hostile": ("verbs/lib",), "life": ("soak", "verbs/lib"),
+              "net": ("life", "soak", "verbs/lib")}
 
 
 def broken_by(path):
@@ -124,7 +125,7 @@ def is_source(path, group, kernel):
     if room[0] != "tests" or len(room) < 3:
         return True
     return room[1] not in set(table.GROUPS) | {"soak", "bench", "demo"} or \
-        room[1] in BUILT_FROM.get(group, set()) | {group}
+        any(path.startswith(f"tests/{folder}/") for folder in (group, *BUILT_FROM.get(group, ())))
 
 
 class Trees:

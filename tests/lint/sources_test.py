@@ -31,6 +31,7 @@ class Sources(unittest.TestCase):
         self.assertFalse(sources.is_source("README.md", "verbs", "6.12"))
         self.assertFalse(sources.is_source("tests/net/run", "verbs", "6.12"))
         self.assertTrue(sources.is_source("tests/verbs/lib/qp.cc", "wire", "6.12"))
+        self.assertFalse(sources.is_source("tests/verbs/mr_test.cc", "wire", "6.12"))
         self.assertTrue(sources.is_source("tests/lib.sh", "verbs", "6.12"))
         self.assertTrue(sources.is_source("kernel/main.c", "verbs", "6.12"))
         self.assertFalse(sources.is_source("kernel/net/udp_test.c", "verbs", "6.12"))

@@ -354,10 +354,11 @@ TEST_F(MrCore, HugePageRegionsMayBeginAndEndWithinAPage)
 
 TEST_F(MrCore, SharedMemoryIsSeenThroughBothMappings)
 {
-    Memory twice = Memory::repeating(16384, 8192);
+    const std::size_t piece = 2 * page_size();
+    Memory twice = Memory::repeating(2 * piece, piece);
     Buffer target(b.pd.get(), std::move(twice));
     fill(local.bytes(), 13);
-    EXPECT_TRUE(is(do_write(local, 8192, remote(target, 8192)), 1, IBV_WC_RDMA_WRITE));
+    EXPECT_TRUE(is(do_write(local, 8192, remote(target, piece)), 1, IBV_WC_RDMA_WRITE));
     EXPECT_TRUE(filled(target.bytes(0, 8192), 13));
 }
 

@@ -128,7 +128,7 @@ protected:
 
     Memory space_{4UL << 30, MAP_NORESERVE};
     std::size_t used_ = 0;
-    Buffer source_ = a.buffer(64 << 10);
+    Buffer source_ = a.buffer(16 * kPage);
     MrHandle everything_ = reg_mr(b.pd.get(), nullptr, SIZE_MAX, kOnDemand);
 };
 

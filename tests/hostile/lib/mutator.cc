@@ -80,11 +80,11 @@ struct State {
 thread_local State *state;
 
 /// An address of this process? Where something is mapped there; under User Mode Linux addresses
-/// are no larger than other values.
+/// are no larger than other values. The highest byte may be a tag on arm64.
 bool is_pointer(std::uint64_t value)
 {
     std::uint64_t page = value & ~std::uint64_t{kPage - 1};
-    return page && value >> 47 == 0 && msync(reinterpret_cast<void *>(page), 1, MS_ASYNC) == 0;
+    return page && value >> 56 == 0 && msync(reinterpret_cast<void *>(page), 1, MS_ASYNC) == 0;
 }
 
 /// One word of what is sent: a pointer stays one that does no harm here.
