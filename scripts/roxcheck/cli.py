@@ -7,8 +7,6 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from roxvm.paths import BUILD
-
 from . import again, features, record, sources, table
 from .results import Results
 from .runs import Output, Places, build_all, environment, summary, with_kernels
@@ -122,7 +120,6 @@ def line_of(row):
 
 def run_rows(options, rows, whole, began):
     """Builds, runs, judges. `whole`: nothing of what was chosen has been left out."""
-    BUILD.mkdir(parents=True, exist_ok=True)    # roots have it as a mount
     kernels = [kernel for kernel in options.kernels.split() if any(kernel in (row.kernel, row.peer) for row in rows)]
     with ThreadPoolExecutor(1) as builder:
         runs = with_kernels(rows, kernels, None if options.no_build else builder)

@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 
 from roxvm.paths import REPO
 
+from roxvm import foreign
+
 from . import table
 
 HOST = {"lint", "unit", "install", "roots", "packages", "run"}
@@ -64,6 +66,9 @@ ONLY = (("kernel/*_test.c", {"kunit"}), ("kernel/kunit/*", {"kunit"}),
         *((pattern, {"run", "unit", "install", "packages"}) for pattern in ONLY_OF_RUN),
         ("tools/*", {"unit", "tools", "install", "packages", "run"}), ("debian/*", {"packages"}),
         ("packaging/*", {"install", "packages", "tools", "run"}))
+# What only results over roots of other releases depend on: of these groups, and on kernels of another processor.
+ONLY_OVER_ROOTS = ("scripts/roxvm/userroots.py", "scripts/roots")
+OVER_ROOTS = {"roots", "run", "packages", "pair"}
 # What only results on these kernels depend on: how such a kernel is built, and how its reports are judged.
 ONLY_ON = (("scripts/roxvm/kcsan.py", {"kcsan"}), ("scripts/kcsan.config", {"kcsan"}),
            ("scripts/debug.config", {"debug", "debug-rt", "kcsan", "arm64-64k"}),
@@ -118,6 +123,8 @@ def is_source(path, group, kernel):
         return False
     if kernel not in dict(ONLY_ON).get(path, {kernel}):
         return False
+    if path in ONLY_OVER_ROOTS:
+        return group in OVER_ROOTS or bool(foreign.processor(kernel))
     for pattern, groups in ONLY:
         if fnmatchcase(path, pattern):
             return group in groups

@@ -26,7 +26,7 @@ ESSENTIAL = ("base-files", "base-passwd", "bash", "bsdutils", "coreutils", "dash
              "findutils", "grep", "gzip", "hostname", "libc-bin", "login", "mawk", "ncurses-base", "ncurses-bin",
              "perl-base", "sed", "sysvinit-utils", "tar", "util-linux", "mount")
 # Changes of how a root is made; part of its stamp.
-FORMAT = 1
+FORMAT = 2
 
 
 def packages():
@@ -72,6 +72,10 @@ class UserRoot:
         def finish(top):
             if self.arch:
                 settle(top)
+            # Debian's installer writes it. Without it libfabric finds no address.
+            hosts = top / "etc/hosts"
+            if not hosts.exists():
+                hosts.write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="ascii")
             (top / ".complete").write_text(f"{stamp}\n", encoding="ascii")
 
         debroot.make(self.path, self.release, names, *kind, owners=os.geteuid() == 0, finish=finish)
@@ -87,6 +91,7 @@ class UserRoot:
 
     def make_target(self, folder, *arguments, **options):
         """Runs make in a folder of the repository, inside the root."""
+        BUILD.mkdir(parents=True, exist_ok=True)
         if self.arch:
             return self.cross_make(folder, *arguments, **options)
         return self.execute("make", "-s", "--no-print-directory", "-C", REPO / folder, *arguments, **options)

@@ -32,6 +32,8 @@ class Sources(unittest.TestCase):
         self.assertFalse(sources.is_source("tests/net/run", "verbs", "6.12"))
         self.assertTrue(sources.is_source("tests/verbs/lib/qp.cc", "wire", "6.12"))
         self.assertFalse(sources.is_source("tests/verbs/mr_test.cc", "wire", "6.12"))
+        self.assertFalse(sources.is_source("scripts/roxvm/userroots.py", "verbs", "6.12"))
+        self.assertTrue(sources.is_source("scripts/roxvm/userroots.py", "verbs", "6.12-arm64"))
         self.assertTrue(sources.is_source("tests/lib.sh", "verbs", "6.12"))
         self.assertTrue(sources.is_source("kernel/main.c", "verbs", "6.12"))
         self.assertFalse(sources.is_source("kernel/net/udp_test.c", "verbs", "6.12"))
