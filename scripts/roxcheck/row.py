@@ -41,7 +41,8 @@ VIRTUAL_APPEND = "init_on_alloc=0 cryptomgr.notests=1"
 
 # Factors for time limits: kernels that check every access are slow, and so are more CPUs than an
 # emulating host has.
-PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "uml-7.3": 2, "6.12-arm64": 3, "6.12-arm64-16k": 3}
+PATIENCE = {"debug": 3, "debug-rt": 4, "kcsan": 4, "uml": 2, "uml-7.3": 2, "6.12-arm64": 3, "6.12-arm64-16k": 3,
+            "arm64-64k": 3}
 MANY_CPUS_PATIENCE = 2
 # Virtual time goes on with what the host has left over, beside whatever load. What hangs there leaps to the limits of
 # the tests, so only a kernel that hangs reaches this one; the gate has a limit as a whole.

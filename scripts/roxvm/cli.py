@@ -186,7 +186,7 @@ def system_of(options, kernel, stage):
     return {
         "accel": "tcg" if options.plugin or icount else options.accel or accel.choose(kernel),
         "icount": icount, "stage": str(stage), "root": str(root.path) if root else "/",
-        "foreign": bool(root and root.arch), "shared": root.shared() if root else (),
+        "foreign": bool(root and root.arch), "shared": root.shared(kernel) if root else (),
         "environment": passed_environment(options, root),
     }
 

@@ -137,10 +137,10 @@ class UserRoot:
         return install
 
     @staticmethod
-    def shared():
-        """Folders of the host that a guest has in the same place."""
+    def shared(kernel):
+        """Folders of the host that a guest with this kernel has in the same place."""
         found = []
-        for folder in (REPO, BUILD, KERNELS):
+        for folder in (REPO, BUILD, KERNELS, kernel.root):
             if not any(folder.is_relative_to(other) for other in found):
                 found.append(folder)
         return tuple(found)

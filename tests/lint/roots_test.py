@@ -12,7 +12,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 from roxvm import debroot, machine, userroots  # noqa: E402
-from roxvm.paths import BUILD, REPO, HarnessError  # noqa: E402
+from roxvm.paths import BUILD, KERNELS, REPO, HarnessError  # noqa: E402
 
 
 class Stamp(unittest.TestCase):
@@ -88,10 +88,12 @@ class Guest(unittest.TestCase):
         self.assertIn("id=host,path=/,", line)
         self.assertIn("mount_tag=rox.host", line)
 
-    def test_shared_folders_are_not_inside_each_other(self):
-        folders = userroots.UserRoot.shared()
-        for folder in folders:
-            self.assertFalse(any(folder != other and folder.is_relative_to(other) for other in folders))
+    def test_shared_folders_have_the_kernel_and_are_not_inside_each_other(self):
+        for root in (KERNELS / "6.12.1-amd64", KERNELS.parent / "debug/6.12.1-rox-debug"):
+            folders = userroots.UserRoot.shared(mock.Mock(root=root))
+            self.assertEqual(sum(root.is_relative_to(folder) for folder in folders), 1)
+            for folder in folders:
+                self.assertFalse(any(folder != other and folder.is_relative_to(other) for other in folders))
 
 
 class Provider(unittest.TestCase):

@@ -216,7 +216,8 @@ TEST_F(DmaBufCore, AtomicsWorkInTheBuffer)
 
 TEST_F(DmaBufCore, APartIsThatPartOnly)
 {
-    // The core wants the address and the offset at the same place of a page, whose size may be 64 KiB.
+    // The core wants the address and the offset at the same place of a page, whose size may be 64
+    // KiB.
     MrHandle mr = reg(b, 4096 + 100, 5000, 0x71064);
     ASSERT_NE(mr.get(), nullptr);
     fill(local.bytes(), 4);
