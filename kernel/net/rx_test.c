@@ -216,10 +216,12 @@ static void a_broken_packet_stops_it(struct kunit *test)
  * @opcode: its opcode
  * @psn: its PSN, counted from that of the first packet
  */
-static const struct other {
+struct other {
 	u8 opcode;
 	s32 psn;
-} others[] = {
+};
+
+static const struct other others[] = {
 	{ IB_OPCODE_RC_RDMA_WRITE_LAST, 2 },
 	{ IB_OPCODE_RC_SEND_MIDDLE, 2 },
 	{ IB_OPCODE_UC_RDMA_WRITE_MIDDLE, 2 },

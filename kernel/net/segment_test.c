@@ -13,6 +13,10 @@
 
 /**
  * struct way - a sender and its path
+ * @qp: whose sender it is
+ * @sender: the sender
+ * @path: where it sends to
+ * @psn: of the next frame's first packet
  */
 struct way {
 	struct rox_qp *qp;
