@@ -5,9 +5,8 @@ import hashlib
 import subprocess
 from fnmatch import fnmatchcase
 
-from roxvm.paths import REPO
-
 from roxvm import foreign
+from roxvm.paths import REPO
 
 from . import table
 
