@@ -273,12 +273,18 @@ def build_all(groups, kernels):
     if not foreign_built(groups, kernels):
         return False
     if programs:
-        wanted.append(["tests", f"TESTS={' '.join(programs)}"])
+        wanted.append(["tests", f"TESTS={' '.join(programs)}", f"KERNELS={' '.join(with_kernel_user(kernels))}"])
     for targets in wanted:
         print("+ make", shlex.join(targets), flush=True)
         if subprocess.run(make(*targets), env=compiler_cache(), check=False).returncode:
             return False
     return True
+
+
+def with_kernel_user(kernels):
+    """Those that the group kusers may boot: a module of its own is built for each."""
+    booted = {row.kernel for row in table.ROWS if row.group == "kusers"}
+    return [kernel for kernel in kernels if table.is_usual(kernel) or kernel in booted]
 
 
 def foreign_built(groups, kernels):

@@ -78,6 +78,7 @@ ROWS = (
     Row("stacks", "7.3", ALL, "core"),
     Row("kusers", "newest", ALL, card="virtio"),
     Row("kusers", "older", ALL, card="virtio"),
+    Row("kusers", "7.3", ALL, card="virtio"),
     Row("kusers", "newest", ALL, clock=VIRTUAL, card="virtio"),
     Row("interop", "newest", ALL),
     Row("interop", "older", ALL),

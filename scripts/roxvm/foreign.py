@@ -88,12 +88,24 @@ def download(kver, folder):
     root.apt("apt-get", "download", *wanted, cwd=folder, stdout=subprocess.DEVNULL)
 
 
-def build_module(kver, folder, arguments):
-    """Compiles the module in the root of the kernel's release; returns the exit status."""
+def in_root(kver, folder, command):
+    """Runs a command that compiles, in the root of the kernel's release, with `folder` as /rox/build there; returns
+    the exit status."""
     from roxmatrix import build  # pylint: disable=import-outside-toplevel,cyclic-import
     root, folder = build_root(release_of(kver)), Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     build.CCACHE.mkdir(parents=True, exist_ok=True)
-    command = ["env", "DEBIAN_KERNEL_USE_CCACHE=yes", "/rox/repo/scripts/build-module", kver,
-               f"/usr/src/linux-headers-{kver}", "/rox/build", *build.cross(parts(kver)[2]), *arguments]
-    return root.execute(command, {"repo": REPO, "build": folder, "ccache": build.CCACHE}, None).returncode
+    return root.execute(["env", "DEBIAN_KERNEL_USE_CCACHE=yes", *command, *build.cross(parts(kver)[2])],
+                        {"repo": REPO, "build": folder, "ccache": build.CCACHE}, None).returncode
+
+
+def build_module(kver, folder, arguments):
+    """Compiles rox in the folder; returns the exit status."""
+    return in_root(kver, folder, ["/rox/repo/scripts/build-module", kver, f"/usr/src/linux-headers-{kver}",
+                                  "/rox/build", *arguments])
+
+
+def kbuild(kver, folder, arguments):
+    """Runs kbuild for a module whose sources are in the folder; returns the exit status."""
+    return in_root(kver, folder, ["make", "--no-print-directory", "-s", "-C", f"/usr/src/linux-headers-{kver}",
+                                  "M=/rox/build", *arguments, "modules"])

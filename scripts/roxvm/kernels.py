@@ -29,7 +29,8 @@ USAGE = """usage: scripts/kernels fetch [--latest] VERSION...
        scripts/kernels kver VERSION    print the full version that VERSION stands for
        scripts/kernels kdir VERSION    print the folder of the headers to build a module against
        scripts/kernels path VERSION    print its folder in the cache
-       scripts/kernels build VERSION FOLDER [MAKE ARGUMENTS...]    a module, in the root of the kernel's release
+       scripts/kernels build VERSION FOLDER [MAKE ARGUMENTS...]    rox, in the root of the kernel's release
+       scripts/kernels kbuild VERSION FOLDER [MAKE ARGUMENTS...]   a module there, of the sources in the folder
        scripts/kernels list
        scripts/kernels missing VERSION...    print those that are not in the cache"""
 
@@ -340,6 +341,8 @@ def main(arguments):
             print(headers_for(names[0]))
         elif verb == "build" and len(names) > 1:
             return foreign.build_module(names[0], names[1], names[2:])
+        elif verb == "kbuild" and len(names) > 1:
+            return foreign.kbuild(names[0], names[1], names[2:])
         elif verb == "path" and len(names) == 1:
             print(find(names[0]).root)
         else:
