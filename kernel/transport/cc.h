@@ -143,6 +143,7 @@ struct rox_cc_dcqcn {
  * @alpha: share of rounds with CNPs, in 1/1024
  * @high: rounds in a row with too much delay
  * @low: rounds in a row without a sign of congestion
+ * @stray: rounds with losses without a queue, less two for each with one
  * @marked: rounds in which CNPs count and delay does not
  * @even: rounds in which bursts are a part of the window
  * @slow_start: the window doubles in each round trip
@@ -171,6 +172,7 @@ struct rox_cc_adaptive {
 	u16 alpha;
 	u8 high;
 	u8 low;
+	u8 stray;
 	u8 marked;
 	u8 even;
 	bool slow_start : 1;

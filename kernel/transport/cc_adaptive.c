@@ -22,7 +22,8 @@
  * Delay means something only if the round trip without queue is known. A flow that begins at a
  * full queue takes that for the path. So a flow trusts its minimum round trip only after the window
  * has grown to a multiple, or CUBIC's rules have gone through all their phases for a second, and
- * the round trip stayed the same. Without trust, any loss is a sign of congestion (CUBIC's rules).
+ * the round trip stayed the same, or where most losses came while it was short, which no full
+ * buffer causes. Without trust, any loss is a sign of congestion (CUBIC's rules).
  * With trust, only one with a long queue is. Other losses are random, or the buffer is too short
  * to be seen: the window shrinks by twice the lost share. Below 3 % this is less than what it grows
  * by; and because growth has a constant part, equal losses lead to equal windows.
@@ -100,6 +101,13 @@
 /* The queue is taken for empty when the round trip has been at its minimum for this time. */
 #define ROX_QUIET_NS		((u64)NSEC_PER_SEC)
 #define ROX_QUIET_ROUNDS	32
+
+/*
+ * Losses are random if so many rounds had some without a queue, each less than this share in
+ * 1/1024, and not half as many with a queue.
+ */
+#define ROX_STRAY_ROUNDS	24
+#define ROX_STRAY_SHARE		128
 
 /* Under CUBIC's rules the path's round trip is measured again after 10 s, in units of 2^20 ns. */
 #define ROX_BASE_SHIFT		20
@@ -337,6 +345,17 @@ static void rox_adaptive_react(struct rox_cc *cc, u32 target, u64 now)
 		rox_adaptive_grow(cc);
 }
 
+/* Do losses come without a queue? Where many are lost, it may be too short to be seen. */
+static void rox_adaptive_stray(struct rox_cc_adaptive *a, u32 empty)
+{
+	if (a->cnp)
+		a->stray = 0;
+	else if (a->round_lost && rox_adaptive_standing(a) > empty)
+		a->stray -= min(a->stray, 2);
+	else if (a->round_lost && rox_adaptive_lost(a) < ROX_STRAY_SHARE)
+		a->stray = min(a->stray + 1, ROX_STRAY_ROUNDS);
+}
+
 /* Rounds in a row that were good or bad. */
 static void rox_adaptive_count(struct rox_cc_adaptive *a, u32 target, u32 empty, u64 now)
 {
@@ -375,11 +394,13 @@ static void rox_adaptive_judge(struct rox_cc *cc, u64 now)
 	struct rox_cc_adaptive *a = &cc->adaptive;
 	u32 at = now >> ROX_BASE_SHIFT;
 
-	if (a->low >= ROX_QUIET_ROUNDS && now - a->quiet_at > ROX_QUIET_NS) {
+	if (!a->shares && a->high >= ROX_HIGH_ROUNDS) {
+		a->stray = 0;
+		rox_cubic_begin(cc, max(a->w_max, cc->window), now);
+	} else if (a->stray >= ROX_STRAY_ROUNDS ||
+		   (a->low >= ROX_QUIET_ROUNDS && now - a->quiet_at > ROX_QUIET_NS)) {
 		a->trusted = true;
 		a->shares = false;
-	} else if (!a->shares && a->high >= ROX_HIGH_ROUNDS) {
-		rox_cubic_begin(cc, max(a->w_max, cc->window), now);
 	}
 	if (at - a->base_at < ROX_BASE_AGE)
 		return;
@@ -409,6 +430,7 @@ static void rox_adaptive_round(const struct rox_cc_link *link, struct rox_cc *cc
 	if (a->slow_start && a->delay > target / 2)
 		rox_adaptive_leave(cc, now);
 	rox_adaptive_react(cc, target, now);
+	rox_adaptive_stray(a, empty);
 	rox_adaptive_count(a, target, empty, now);
 	rox_adaptive_judge(cc, now);
 	rox_adaptive_bursts(link, cc);

@@ -271,6 +271,22 @@ TEST(Adaptive, RandomLossIsNoCongestionWhereHostsHalt)
     }
 }
 
+// Where they lose them each millisecond, a flow cannot wait for a second without a delay.
+TEST(Adaptive, RandomLossIsNoCongestionWhereHostsHaltAllTheTime)
+{
+    for (u64 each : {1, 2, 3})
+        for (unsigned int seed = 1; seed <= 6; seed++) {
+            const Outcome o = run({.rate = mbit(400),
+                                   .round_trip = kMsec,
+                                   .limit = 4U << 20,
+                                   .loss = 0.01,
+                                   .stall_each = each * kMsec,
+                                   .stall_most = 4 * kMsec},
+                                  {.rox = 1}, 2 * kSec, 4 * kSec, 4096, seed);
+            EXPECT_GE(o.used, 0.85) << each << " " << seed;
+        }
+}
+
 // 5 % lost: twice what TCP has, or nearly all.
 TEST(Adaptive, HeavyLossLeavesMoreThanTcpHas)
 {
@@ -352,6 +368,38 @@ TEST(Adaptive, OnlyADelayThatStaysShrinksTheWindow)
         before = rounds(3, 100 * kUsec);
     }
     EXPECT_LT(rounds(3, 10 * kMsec), before);
+}
+
+// Losses while the queue is empty are random, also where hosts halt. Once somebody else keeps the
+// queue full, or where as many come with a queue, CUBIC's rules hold.
+TEST(Adaptive, LossesWithoutAQueueAreRandomUntilOthersFillIt)
+{
+    const rox_cc_link link = link_of(&rox_cc_adaptive);
+    rox_cc cc;
+    u64 now = kSec;
+    const auto rounds = [&](int count, u64 shorter, u64 longer, bool lost) {
+        for (int i = 0; i < count; i++) {
+            const rox_cc_ack ack = {cc.window, cc.window, i / 8 % 2 ? longer : shorter};
+            if (lost && i % 2)
+                link.ops->loss(&link, &cc, cc.window / 16, now);
+            link.ops->acked(&link, &cc, &ack, now += 20 * kMsec);
+        }
+    };
+    rox_cc_init(&link, &cc, 1024, now);
+    rounds(2, kMsec, kMsec, true);
+    rounds(200, kMsec, 3 * kMsec, true);
+    EXPECT_FALSE(cc.adaptive.trusted); // half of them with a queue
+    EXPECT_TRUE(cc.adaptive.shares);
+    for (int i = 0; i < 40; i++) {
+        rounds(2, 3 * kMsec, 3 * kMsec, false);
+        rounds(2, kMsec, kMsec, true);
+    }
+    EXPECT_TRUE(cc.adaptive.trusted);
+    EXPECT_FALSE(cc.adaptive.shares);
+    rounds(20, 30 * kMsec, 30 * kMsec, false);
+    EXPECT_TRUE(cc.adaptive.shares);
+    rounds(2, 30 * kMsec, 30 * kMsec, true);
+    EXPECT_FALSE(cc.adaptive.trusted);
 }
 
 // A packet that is acknowledged with the one that was lost before it has no round trip of its own.
