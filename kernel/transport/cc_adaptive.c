@@ -106,8 +106,8 @@
  * Losses are random if so many rounds had some without a queue, each less than this share in
  * 1/1024, and not half as many with a queue.
  */
-#define ROX_STRAY_ROUNDS	24
-#define ROX_STRAY_SHARE		128
+#define ROX_STRAY_ROUNDS	12
+#define ROX_STRAY_SHARE		96
 
 /* Under CUBIC's rules the path's round trip is measured again after 10 s, in units of 2^20 ns. */
 #define ROX_BASE_SHIFT		20
