@@ -174,10 +174,17 @@ def new_lines():
             yield cells(content, entry)
 
 
+def same_run(line):
+    """What lines of the same run have in common. A kernel that is built here is the same one after a change of how it
+    is built, which its version has a hash of."""
+    group, kernel, *rest = line[NAME]
+    return group, kernel.split()[0] if "-rox-" in kernel else kernel, *rest
+
+
 def last_lines():
     """The last result of each run, of those in the table and in build/results."""
     lines = [*known(TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""), *new_lines()]
-    return {line[NAME]: line for line in sorted(lines, key=lambda line: line[DATE])}.values()
+    return {same_run(line): line for line in sorted(lines, key=lambda line: line[DATE])}.values()
 
 
 def write_table():

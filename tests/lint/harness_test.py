@@ -2,12 +2,14 @@
 """What judges the tests: the kernel log's filter, the counting of cases, the README's proofs."""
 
 import json
+import subprocess
 import unittest
 
 from roxbench import targets
 from roxcheck import cli, features, ktap
 from roxcheck.results import Results
 from roxvm import kernlog
+from roxvm.paths import REPO
 
 BAD = (
     "WARNING: CPU: 1 PID: 412 at kernel/foo.c:12 rox_foo+0x12/0x40 [rox]",
@@ -217,6 +219,19 @@ class Targets(unittest.TestCase):
         self.assertTrue(verdicts)
         self.assertEqual(targets.missed(verdicts), [v["row"] for v in verdicts])
         self.assertEqual(targets.missed([{"row": "a", "reached": True}]), [])
+
+
+class Dependencies(unittest.TestCase):
+    """scripts/deps: what is installed for what."""
+
+    @staticmethod
+    def names(*wanted):
+        return set(subprocess.run([REPO / "scripts/deps", "--names", *wanted], check=True, stdout=subprocess.PIPE,
+                                  text=True).stdout.split())
+
+    def test_several_names_want_what_each_wants(self):
+        self.assertEqual(self.names("lint", "bench"), self.names("lint") | self.names("bench"))
+        self.assertFalse(self.names("lint") >= self.names("bench"))
 
 
 if __name__ == "__main__":

@@ -328,7 +328,8 @@ class Page(unittest.TestCase):
 
     def test_last_result_of_a_run_stays(self):
         old = record.cells(self.CONTENT, self.ENTRY)
-        new = record.cells(self.CONTENT, {**self.ENTRY, "date": "2026-11-24 15:00", "failed": []})
+        new = record.cells(self.CONTENT, {**self.ENTRY, "version": "6.12.117-rox-kcsan-1",
+                                          "date": "2026-11-24 15:00", "failed": []})
         other = record.cells(self.CONTENT, {**self.ENTRY, "cpus": 8})
         with TemporaryDirectory() as folder:
             page = Path(folder) / "results.md"
