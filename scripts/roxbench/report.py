@@ -172,6 +172,14 @@ def curve_pictures(results):
                svg.curves(title, series, tables.NAMES, tables.unit(test)))
 
 
+def counted_before(folder):
+    """The section about instructions as the page has it: counts are made by themselves, and say of which commit."""
+    path = folder / "benchmarks.md"
+    text = path.read_text().partition(FIGURES)[0] if path.exists() else ""
+    _, found, section = text.partition(INSTRUCTIONS)
+    return [*(found + section).rstrip("\n").splitlines(), ""] if found else []
+
+
 def write_counts(folder):
     """Replaces the section about instructions in benchmarks.md, or adds it before the figures."""
     path = folder / "benchmarks.md"
@@ -182,6 +190,7 @@ def write_counts(folder):
 
 def write(results, folder):
     """Writes benchmarks.md and bench/*.svg into a folder. Deletes old pictures."""
+    instructions = counted(count.load()) or counted_before(folder)
     pictures = folder / "bench"
     pictures.mkdir(exist_ok=True)
     for old in pictures.glob("*.svg"):
@@ -191,7 +200,7 @@ def write(results, folder):
     for name, title, picture in (*bar_pictures(results), *curve_pictures(results)):
         (pictures / name).write_text(picture)
         lines += [f"![{title}](bench/{name})", ""]
-    lines += [*counted(count.load()), FIGURES, "", *tables.sections(results["summary"], results["boots"])]
+    lines += [*instructions, FIGURES, "", *tables.sections(results["summary"], results["boots"])]
     if results.get("not_run"):
         lines += ["## What was not run", "", *(f"- {text}" for text in results["not_run"]), ""]
     if results["failures"]:

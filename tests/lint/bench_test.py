@@ -173,6 +173,21 @@ class Report(unittest.TestCase):
                          r"(?s)^# Before\n\n## Instructions.*commit 0123456789ab.*\n\n## All figures\n\nafter\n$")
         self.assertRegex(first, r"64 B write: 3,600 instructions +\| at most 1 +\| 0.0278 ")
 
+    def test_instructions_stay_when_the_figures_are_written(self):
+        results = {"quick": False, "machine": None, "boots": [], "summary": [], "targets": [], "failures": []}
+        with tempfile.TemporaryDirectory() as name, mock.patch.object(count, "load", lambda: None), \
+                mock.patch.object(report, "machine", lambda results: []):
+            page = Path(name) / "benchmarks.md"
+            report.write(results, Path(name))
+            self.assertNotIn("\n## Instructions", page.read_text())
+            page.write_text("# Before\n\n## Instructions of a message\n\nmany\n\n## All figures\n\nafter\n")
+            report.write(results, Path(name))
+            first = page.read_text()
+            self.assertRegex(first, r"\n\n## Instructions of a message\n\nmany\n\n## All figures\n")
+            self.assertNotIn("\nafter", first)
+            report.write(results, Path(name))
+            self.assertEqual(page.read_text(), first)
+
 
 class Plan(unittest.TestCase):
     def test_each_target_has_a_measurement(self):
