@@ -172,20 +172,24 @@ def curve_pictures(results):
                svg.curves(title, series, tables.NAMES, tables.unit(test)))
 
 
+def parts(folder):
+    """benchmarks.md in three: what is before the section about instructions, that section, the figures."""
+    path = folder / "benchmarks.md"
+    text, title, figures = (path.read_text() if path.exists() else "").partition(FIGURES)
+    before, found, section = text.partition(INSTRUCTIONS)
+    return before, found + section, title + figures
+
+
 def counted_before(folder):
     """The section about instructions as the page has it: counts are made by themselves, and say of which commit."""
-    path = folder / "benchmarks.md"
-    text = path.read_text().partition(FIGURES)[0] if path.exists() else ""
-    _, found, section = text.partition(INSTRUCTIONS)
-    return [*(found + section).rstrip("\n").splitlines(), ""] if found else []
+    section = parts(folder)[1].rstrip("\n")
+    return [*section.splitlines(), ""] if section else []
 
 
 def write_counts(folder):
     """Replaces the section about instructions in benchmarks.md, or adds it before the figures."""
-    path = folder / "benchmarks.md"
-    text, title, figures = path.read_text().partition(FIGURES)
-    before = text.partition(INSTRUCTIONS)[0]
-    path.write_text("\n".join([before.rstrip("\n"), "", *counted(count.load()), title]) + figures)
+    before, _, figures = parts(folder)
+    (folder / "benchmarks.md").write_text("\n".join([before.rstrip("\n"), "", *counted(count.load()), figures]))
 
 
 def write(results, folder):
