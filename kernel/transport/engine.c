@@ -28,10 +28,12 @@
  * - While @watched is set, the engine compares the index again and again with its value before
  *   the last run. A program that finds the flag cleared has published its WQE before, so the
  *   engine finds the index moved.
+ * - While @watched is set, no worker continues what a run leaves (rox_side_defer()). The engine
+ *   finds the pending bit, and does it. Softirqs handle ACKs, and leave it to the engine to send.
  * - At the end the engine clears @watched and then sets a pending bit for one more run. It runs
  *   the side itself, or leaves that to the context that has the lock. A full barrier on both ends
  *   orders @watched before the pending bit. So that run sees @watched cleared, sets the flag and
- *   then reads the index.
+ *   then reads the index. In the same way it sees what was left to the engine.
  * - In states other than RTS, runs ignore @watched.
  */
 #include <linux/cgroup.h>
@@ -70,8 +72,8 @@
  * Delay before the next start after a start in vain, when no CPU was idle. It doubles each time,
  * up to ROX_ENGINE_RESTS times.
  */
-#define ROX_ENGINE_REST max(HZ / 50, 1)
-#define ROX_ENGINE_RESTS 4U
+#define ROX_ENGINE_REST max(HZ / 250, 1)
+#define ROX_ENGINE_RESTS 6U
 /* Maximum number of queues of an engine. More queues delay each post more. */
 #define ROX_ENGINE_QUEUES 64
 /* One of this many doorbells is timed, and the first one of a spell. */
@@ -281,7 +283,8 @@ static unsigned int rox_engine_look(struct rox_engine *engine)
 			rox_watch_end(watch);
 			if (!watch->more)
 				rox_watch_forget(engine, watch);
-		} else if (watch->more || READ_ONCE(qp->sq.ctrl->producer) != watch->seen) {
+		} else if (watch->more || READ_ONCE(qp->sq.ctrl->producer) != watch->seen ||
+			   READ_ONCE(qp->send.side.pending)) {
 			found += rox_watch_turn(watch);
 		} else {
 			continue;

@@ -130,7 +130,10 @@ void rox_side_kick_fairly(struct rox_side *side, unsigned long work);
  * Return: true if there is more to do.
  */
 bool rox_side_turn(struct rox_side *side);
-/* Leaves the side, which has pending work, to a worker. Any context. */
+/*
+ * Leaves the side, which has pending work, to the engine that watches its queue, or to a worker. A
+ * full barrier is between the work and the call. Any context.
+ */
 void rox_side_defer(struct rox_side *side);
 /*
  * Queues a received frame, or counts it as dropped and frees it. Bottom halves disabled.

@@ -648,6 +648,20 @@ static bool rox_send_lingers(struct rox_qp *qp)
 	return true;
 }
 
+/*
+ * Is there something to send, and an engine that does it? Softirqs leave it to the engine. What
+ * they would send may bring the next softirq at once, and so on, until ksoftirqd takes the CPU of
+ * the engine.
+ */
+static bool rox_send_is_engines(const struct rox_qp *qp)
+{
+	const struct rox_send *send = &qp->send;
+
+	return in_serving_softirq() && READ_ONCE(send->watch.watched) &&
+	       rox_qp_state(qp) == IB_QPS_RTS &&
+	       (send->cur != qp->sq.index || rox_ring_pending(&qp->sq) > 0);
+}
+
 /* In RTS and SQD. Return: true if the budget was used up. */
 static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 {
@@ -665,6 +679,10 @@ static bool rox_send_active(struct rox_qp *qp, unsigned long work)
 	if (rox_holes_busy(qp) && rox_can_send(qp))
 		rox_holes_settle(qp);
 	qp->send.cc.extra = rox_recovery_extra(qp);
+	if (rox_send_is_engines(qp)) {
+		rox_retry_watch(qp);
+		return true;
+	}
 	do {
 		bursts = rox_xmit_all(qp, bursts);
 		/* After an error the next run flushes; it is pending already. */

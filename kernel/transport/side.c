@@ -193,6 +193,9 @@ void rox_side_announce(struct rox_side *side, unsigned long work)
 
 void rox_side_defer(struct rox_side *side)
 {
+	/* Pairs with the barrier of rox_watch_end(): the engine's last run sees the pending bit. */
+	if (side == &side->qp->send.side && READ_ONCE(side->qp->send.watch.watched))
+		return;
 	if (rox_optional(&side->qp->dev->stats, ROX_CNT_DEFERRED)) {
 		rcu_read_lock();
 		rox_qp_count(side->qp, ROX_CNT_DEFERRED);

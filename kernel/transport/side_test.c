@@ -104,6 +104,37 @@ static void each_queue_has_a_work_of_its_own(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+/* What is left of a run waits for the engine, and for a worker where there is none. */
+static void an_engine_does_what_a_run_leaves(struct kunit *test)
+{
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_side *side = &qp->send.side;
+	bool (*run)(struct rox_qp *qp, unsigned long work) = side->run;
+
+	endless = (struct endless) { .caller = current };
+	side->run = endless_run;
+	WRITE_ONCE(qp->send.watch.watched, true);
+	local_bh_disable();
+	rox_side_kick(side, ROX_WORK_RUN);
+	local_bh_enable();
+	KUNIT_EXPECT_FALSE(test, work_busy(&side->work));
+	KUNIT_EXPECT_NE(test, READ_ONCE(side->pending), 0UL);
+	KUNIT_EXPECT_LT(test, endless.runs, ENDLESS_RUNS);
+	WRITE_ONCE(qp->send.watch.watched, false);
+	endless.runs = ENDLESS_RUNS;
+	local_bh_disable();
+	rox_side_announce(side, ROX_WORK_RUN);
+	rox_side_defer(side);
+	local_bh_enable();
+	flush_work(&side->work);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(side->pending), 0UL);
+	KUNIT_EXPECT_EQ(test, endless.runs, ENDLESS_RUNS + 1);
+	rox_side_lock(side);
+	side->run = run;
+	rox_side_unlock(side);
+	ib_destroy_qp(&qp->ibqp);
+}
+
 /* ---- what lockdep sees ---- */
 
 static bool seen_held[2];
@@ -498,14 +529,9 @@ static void post_all(struct tasklet_struct *tasklet)
 	complete(&moved.done);
 }
 
-/*
- * Each of @count QPs posts @wr in one softirq, which must move @least to @most bytes. Then waits
- * for all completions.
- */
-static void expect_moved(struct kunit *test, struct ib_send_wr *wr, int count, u64 least, u64 most)
+/* Each of @count QPs posts @wr in one softirq. Return: the bytes that it has moved. */
+static u64 post_in_softirq(struct kunit *test, struct ib_send_wr *wr, int count)
 {
-	int i, wcs = 0;
-
 	moved.wr = wr;
 	moved.count = count;
 	moved.err = 0;
@@ -515,8 +541,17 @@ static void expect_moved(struct kunit *test, struct ib_send_wr *wr, int count, u
 	KUNIT_ASSERT_GT(test, wait_for_completion_timeout(&moved.done, 20 * HZ), 0);
 	tasklet_kill(&moved.tasklet);
 	KUNIT_EXPECT_EQ(test, moved.err, 0);
-	KUNIT_EXPECT_GE(test, moved.bytes, least);
-	KUNIT_EXPECT_LE(test, moved.bytes, most);
+	return moved.bytes;
+}
+
+/* The softirq must move @least to @most bytes. Then waits for all completions. */
+static void expect_moved(struct kunit *test, struct ib_send_wr *wr, int count, u64 least, u64 most)
+{
+	u64 bytes = post_in_softirq(test, wr, count);
+	int i, wcs = 0;
+
+	KUNIT_EXPECT_GE(test, bytes, least);
+	KUNIT_EXPECT_LE(test, bytes, most);
 	for (i = 0; i < count; i++)
 		wcs += rox_fixture_wc(test).opcode == IB_WC_RDMA_WRITE;
 	KUNIT_EXPECT_EQ(test, wcs, wr->opcode == IB_WR_RDMA_WRITE ? count : 0);
@@ -554,6 +589,29 @@ static void a_softirq_moves_so_many_bytes(struct kunit *test)
 		ib_destroy_qp(&moved.to[i]->ibqp);
 	}
 	KUNIT_EXPECT_EQ(test, ib_dereg_mr(mr), 0);
+}
+
+static void a_softirq_leaves_it_to_an_engine_to_send(struct kunit *test)
+{
+	struct ib_rdma_wr wr = { .wr = { .opcode = IB_WR_RDMA_WRITE } };
+	struct rox_qp *from = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_qp *to = rox_fixture_qp(test, IB_QPT_RC);
+	u64 sent;
+
+	moved.from[0] = from;
+	rox_fixture_join(test, from, to);
+	sent = rox_fixture_counted(from, ROX_CNT_TX_PKTS);
+	WRITE_ONCE(from->send.watch.watched, true);
+	post_in_softirq(test, &wr.wr, 1);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(from, ROX_CNT_TX_PKTS), sent);
+	KUNIT_EXPECT_FALSE(test, work_busy(&from->send.side.work));
+	/* As the engine does it. */
+	KUNIT_EXPECT_FALSE(test, rox_side_turn(&from->send.side));
+	KUNIT_EXPECT_GT(test, rox_fixture_counted(from, ROX_CNT_TX_PKTS), sent);
+	WRITE_ONCE(from->send.watch.watched, false);
+	KUNIT_EXPECT_EQ(test, rox_fixture_wc(test).opcode, IB_WC_RDMA_WRITE);
+	ib_destroy_qp(&from->ibqp);
+	ib_destroy_qp(&to->ibqp);
 }
 
 /* A side that waits for a page keeps fewer frames, of those in the queue and of new ones. */
@@ -596,8 +654,10 @@ static struct kunit_case rox_side_cases[] = {
 	KUNIT_CASE(a_caller_is_not_kept_for_ever),
 	KUNIT_CASE(a_side_without_an_end_is_destroyed),
 	KUNIT_CASE(each_queue_has_a_work_of_its_own),
+	KUNIT_CASE(an_engine_does_what_a_run_leaves),
 	KUNIT_CASE(lockdep_knows_who_has_a_side),
 	KUNIT_CASE(a_softirq_moves_so_many_bytes),
+	KUNIT_CASE(a_softirq_leaves_it_to_an_engine_to_send),
 	KUNIT_CASE(sides_run_once_for_all_frames),
 	KUNIT_CASE(payload_may_be_of_the_region_that_it_invalidates),
 	KUNIT_CASE(a_cq_that_is_armed_late_has_its_event),
