@@ -9,7 +9,8 @@
  *
  * A context has an engine for each CPU on which its doorbells are rung. The engine usually runs on
  * another CPU. So the queues of one thread share an engine, and threads on several CPUs do not
- * wait for each other's queues.
+ * wait for each other's queues. When a thread has moved to another CPU, its queues have two
+ * engines. One that finds no idle CPU then hands its queues over to one that polls.
  *
  * An engine polls in stints: a stint ends when nothing was posted for a while, when another task
  * wants the CPU, or when it is time to call the scheduler.
@@ -98,6 +99,7 @@
  * @joining: queues that join
  * @leaving: number of QPs that are being destroyed and wait for @lock
  * @awake: the thread polls
+ * @polls: it has had a stint since it woke up
  * @end: end of the stint, in ktime ns
  * @stint_ns: how long a stint lasts
  * @rings: doorbells on this CPU in the spell that began in the jiffy @since
@@ -119,6 +121,7 @@ struct rox_engine {
 	struct llist_head joining;
 	atomic_t leaving;
 	bool awake;
+	bool polls;
 	u64 end;
 	u64 stint_ns;
 	u32 rings;
@@ -133,11 +136,13 @@ struct rox_engine {
  * struct rox_engines - the engines of a context
  * @dev: its device
  * @late: late doorbells are of use, and the provider knows them
+ * @lock: taken to hand a queue over
  * @cpu: those for the CPUs on which doorbells are rung
  */
 struct rox_engines {
 	struct rox_dev *dev;
 	bool late;
+	spinlock_t lock;	/* see above */
 	struct rox_engine __percpu *cpu;
 };
 
@@ -227,6 +232,41 @@ static void rox_watch_forget(struct rox_engine *engine, struct rox_watch *watch)
 	list_del(&watch->entry);
 	engine->count--;
 	clear_bit_unlock(0, &watch->joined);
+}
+
+/* Return: an engine that polls, has room and works in the same place; NULL if there is none. */
+static struct rox_engine *rox_engine_host(const struct rox_engine *engine)
+{
+	struct rox_engine *host;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		host = per_cpu_ptr(engine->of->cpu, cpu);
+		/* Pairs with the release of its thread. */
+		if (host == engine || !smp_load_acquire(&host->polls))
+			continue;
+		/* The host looks at the count again. */
+		if (data_race(host->count) < ROX_ENGINE_QUEUES &&
+		    !rox_task_moved(host->task, current))
+			return host;
+	}
+	return NULL;
+}
+
+/* Gives a queue that is not polled to @host, for which it is as one that joins. With the lock. */
+static void rox_watch_hand_over(struct rox_engine *engine, struct rox_watch *watch,
+				struct rox_engine *host)
+{
+	if (watch->more)
+		rox_side_defer(&rox_watch_qp(watch)->send.side);
+	list_del(&watch->entry);
+	engine->count--;
+	/* Whoever sees the new engine finds the queue in its lists. */
+	spin_lock(&engine->of->lock);
+	WRITE_ONCE(watch->engine, host);
+	llist_add(&watch->join, &host->joining);
+	spin_unlock(&engine->of->lock);
+	wake_up_process(host->task);
 }
 
 /* Moves the queues that join to @taken, not yet polled. With the lock. */
@@ -377,26 +417,34 @@ static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 
 /*
  * Polls for one stint, then stops polling all queues. If another task ended the stint, the next
- * one follows when that task has had the CPU. Work that a stint leaves is done after it or in the
- * next one, as the side's worker would do it, because the two would only compete for the CPU. A
- * queue that had no work in a whole stint leaves the engine.
+ * one follows when that task has had the CPU. If there was no stint, another engine gets the
+ * queues, if there is one. Work that a stint leaves is done after it or in the next one, as the
+ * side's worker would do it, because the two would only compete for the CPU. A queue that had no
+ * work in a whole stint leaves the engine.
  */
 static enum rox_stint rox_engine_stint(struct rox_engine *engine)
 {
+	struct rox_engine *host = NULL;
 	struct rox_watch *watch, *next;
 	enum rox_stint ended;
 
 	ended = rox_engine_watch(engine);
+	if (ended == ROX_STINT_VAIN)
+		host = rox_engine_host(engine);
+	else
+		/* Pairs with the acquire in rox_engine_host(). */
+		smp_store_release(&engine->polls, true);
 	list_for_each_entry_safe(watch, next, &engine->watches, entry) {
 		rox_watch_end(watch);
 		cond_resched();
-		if (watch->more)
-			continue;
-		if (ended <= ROX_STINT_IDLE || (ended == ROX_STINT_WHOLE && !watch->useful))
+		if (host)
+			rox_watch_hand_over(engine, watch, host);
+		else if (!watch->more && (ended <= ROX_STINT_IDLE ||
+					  (ended == ROX_STINT_WHOLE && !watch->useful)))
 			rox_watch_forget(engine, watch);
 	}
 	list_rotate_left(&engine->watches);
-	return ended;
+	return host ? ROX_STINT_IDLE : ended;
 }
 
 /* ---- the thread ---- */
@@ -481,6 +529,7 @@ static void rox_engine_work(struct rox_engine *engine)
 	if (!rox_engine_astray(engine) || !rox_engine_follow(engine))
 		served = rox_engine_serve(engine);
 	WRITE_ONCE(engine->awake, false);
+	WRITE_ONCE(engine->polls, false);
 	rox_engine_dismiss(engine);
 	if (served) {
 		engine->vain = 0;
@@ -658,6 +707,25 @@ void rox_engine_rung(struct rox_qp *qp, u64 begin)
 	rox_engine_start(engine);
 }
 
+/* Return: the engine that has the queue, locked. */
+static struct rox_engine *rox_watch_lock(struct rox_engines *of, const struct rox_watch *watch)
+{
+	struct rox_engine *engine;
+
+	for (;;) {
+		spin_lock(&of->lock);
+		engine = watch->engine;
+		spin_unlock(&of->lock);
+		atomic_inc(&engine->leaving);
+		mutex_lock(&engine->lock);
+		atomic_dec(&engine->leaving);
+		/* It hands the queue over with this lock. */
+		if (likely(READ_ONCE(watch->engine) == engine))
+			return engine;
+		mutex_unlock(&engine->lock);
+	}
+}
+
 void rox_engine_leave(struct rox_qp *qp)
 {
 	struct rox_watch *watch = &qp->send.watch;
@@ -666,10 +734,7 @@ void rox_engine_leave(struct rox_qp *qp)
 	/* Pairs with the clearing of the bit, which is the engine's last access. */
 	if (!smp_load_acquire(&watch->joined))
 		return;
-	engine = watch->engine;
-	atomic_inc(&engine->leaving);
-	mutex_lock(&engine->lock);
-	atomic_dec(&engine->leaving);
+	engine = rox_watch_lock(qp->engines, watch);
 	/* If the queue was still joining, this takes it in first. */
 	rox_engine_take(engine, &engine->watches);
 	if (test_bit(0, &watch->joined))
@@ -702,6 +767,7 @@ struct rox_engines *rox_engines_alloc(struct rox_dev *dev, bool late)
 	if (!engines)
 		return NULL;
 	engines->dev = dev;
+	spin_lock_init(&engines->lock);
 	engines->late = late && rox_call_us();
 	engines->cpu = alloc_percpu_gfp(struct rox_engine, ROX_GFP_USER);
 	if (!engines->cpu) {
