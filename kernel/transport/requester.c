@@ -561,6 +561,12 @@ static int rox_xmit_all(struct rox_qp *qp, int bursts)
 	return bursts;
 }
 
+/* Does an engine poll the queue? It sends, and the program need not ring. */
+static bool rox_send_is_watched(const struct rox_qp *qp)
+{
+	return READ_ONCE(qp->send.watch.watched) && rox_qp_state(qp) == IB_QPS_RTS;
+}
+
 /*
  * Requests a doorbell for the next WQE, unless an engine polls the queue, or an ACK or the timer
  * will run the side anyway.
@@ -575,7 +581,7 @@ static bool rox_send_sleep(struct rox_qp *qp)
 
 	if (!qp->sq.entries)
 		return false;
-	if ((READ_ONCE(send->watch.watched) && rox_qp_state(qp) == IB_QPS_RTS) ||
+	if (rox_send_is_watched(qp) ||
 	    (send->cur != qp->sq.index && send->psn != send->una && send->waits)) {
 		if (READ_ONCE(ctrl->flags))
 			WRITE_ONCE(ctrl->flags, 0);
@@ -655,11 +661,8 @@ static bool rox_send_lingers(struct rox_qp *qp)
  */
 static bool rox_send_is_engines(const struct rox_qp *qp)
 {
-	const struct rox_send *send = &qp->send;
-
-	return in_serving_softirq() && READ_ONCE(send->watch.watched) &&
-	       rox_qp_state(qp) == IB_QPS_RTS &&
-	       (send->cur != qp->sq.index || rox_ring_pending(&qp->sq) > 0);
+	return in_serving_softirq() && rox_send_is_watched(qp) &&
+	       (qp->send.cur != qp->sq.index || rox_ring_pending(&qp->sq) > 0);
 }
 
 /* In RTS and SQD. Return: true if the budget was used up. */

@@ -274,7 +274,7 @@ private:
     Window one(const std::function<void()> &post)
     {
         Window window;
-        pace_.take();
+        pace_.take(); // without the time that doorbells_ took
         for (auto begin = tick(); window.posts < kPosts || tick() == begin; window.posts++) {
             post();
             if (window.posts < kPosts)
@@ -581,18 +581,6 @@ TEST_F(EngineCore, WatchesWhatAThreadTakesTurnsWith)
     EXPECT_TRUE(elided(queues));
 }
 
-/// The calling thread goes on on that CPU. It may leave it.
-void move_to(std::size_t cpu)
-{
-    cpu_set_t before;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    check(sched_getaffinity(0, sizeof(before), &before), "sched_getaffinity");
-    check(sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
-    check(sched_setaffinity(0, sizeof(before), &before), "sched_setaffinity");
-}
-
 // Each CPU has an engine of its own. On two CPUs only one of them can poll while the thread posts.
 TEST_F(EngineCore, WatchesWhatAThreadHadOnAnotherCpu)
 {
@@ -605,7 +593,7 @@ TEST_F(EngineCore, WatchesWhatAThreadHadOnAnotherCpu)
             GTEST_SKIP() << why;
         Spin spin(1000);
         for (std::size_t round = 0; round < 8; round++) {
-            move_to(round % 2);
+            OneCpu(round % 2); // from where it goes on, free to leave it
             for (Deadline end(Millis(5 + random() % 40)); !end.passed();)
                 queues.turn(15 - round);
         }

@@ -40,11 +40,13 @@ void enter(const std::string &name)
 
 } // namespace
 
-OneCpu::OneCpu()
+OneCpu::OneCpu() : OneCpu(static_cast<std::size_t>(sched_getcpu())) {}
+
+OneCpu::OneCpu(std::size_t cpu)
 {
     cpu_set_t here;
     CPU_ZERO(&here);
-    CPU_SET(static_cast<std::size_t>(sched_getcpu()), &here);
+    CPU_SET(cpu, &here);
     if (sched_getaffinity(0, sizeof(before_), &before_))
         fail("sched_getaffinity", errno);
     if (sched_setaffinity(0, sizeof(here), &here))

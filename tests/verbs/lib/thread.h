@@ -10,10 +10,11 @@
 
 namespace vt {
 
-/// While it lives, the calling thread stays on the CPU where it is. Throws what fail() throws.
+/// While it lives, the calling thread stays where it is, or on @p cpu. Throws what fail() throws.
 class OneCpu {
 public:
     OneCpu();
+    explicit OneCpu(std::size_t cpu);
     ~OneCpu();
     OneCpu(const OneCpu &) = delete;
     OneCpu &operator=(const OneCpu &) = delete;
