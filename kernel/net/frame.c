@@ -11,9 +11,8 @@
  *
  * A receiver on the same machine may get a packet in the pages that its sender wrote. Nobody else
  * writes to these pages: code that changes a packet on its way changes a copy. All of them are in a
- * table, as long as we have a reference on them. At the end of each is the CRC of the headers of
- * each packet in it. If the received headers have the same CRC, the receiver need not compute the
- * ICRC of the payload.
+ * table, as long as we have a reference on them. At the end of each are the signatures of the packets
+ * in it. If the received headers have the signed CRC, the receiver need not look at the ICRC.
  */
 #include <linux/percpu.h>
 #include <linux/xarray.h>
@@ -30,10 +29,10 @@
 #define PIECE_SIZE	(PAGE_SIZE << SKB_FRAG_PAGE_ORDER)
 
 /* Entries of the table of a piece. */
-#define HEADS		(PIECE_SIZE / ROX_HEAD_STEP)
+#define SIGNATURES	(PIECE_SIZE / ROX_SIGN_STEP)
 
 /* Bytes of a piece for packets; the table comes after them. */
-#define PIECE_ROOM	(PIECE_SIZE - HEADS * sizeof(u32))
+#define PIECE_ROOM	(PIECE_SIZE - SIGNATURES * sizeof(struct rox_signature))
 
 /* Pieces per CPU: enough for the bytes of a window, which may all be in flight. */
 #define POOL_PAGES	20
@@ -56,9 +55,9 @@ static DEFINE_PER_CPU(struct rox_frag_pool, rox_frag_pools);
 static DEFINE_XARRAY_FLAGS(rox_pieces, XA_FLAGS_LOCK_BH);
 
 /* The table of the piece at @base. */
-static u32 *rox_heads_of(u8 *base)
+static struct rox_signature *rox_table_of(u8 *base)
 {
-	return (u32 *)(base + PIECE_ROOM);
+	return (struct rox_signature *)(base + PIECE_ROOM);
 }
 
 static unsigned long rox_piece_index(const struct page *page)
@@ -87,7 +86,7 @@ static struct sk_buff *rox_frame_alloc(struct rox_frame *frame, u32 hdr, u32 len
 {
 	frame->linear = len <= LINEAR_MAX;
 	frame->pages = NULL;
-	frame->heads = NULL;
+	frame->table = NULL;
 	frame->last = NULL;
 	frame->skb = alloc_skb(hdr + (frame->linear ? len : 0), GFP_ATOMIC | __GFP_NOWARN);
 	return frame->skb;
@@ -145,7 +144,7 @@ static void *rox_add_frag(struct rox_frame *frame, struct page_frag *pages, u32 
 	frame->frag = &info->frags[n - 1];
 	frame->page = pages->page;
 	frame->base = page_address(pages->page);
-	frame->heads = pages->size == PIECE_ROOM ? rox_heads_of(frame->base) : NULL;
+	frame->table = pages->size == PIECE_ROOM ? rox_table_of(frame->base) : NULL;
 	return rox_frame_grow(frame, len);
 }
 
@@ -326,11 +325,13 @@ bool rox_frame_knows(const struct page *page)
  * covers the length of the packet and its BTH, so it does not match another packet at the same
  * place.
  */
-bool rox_frame_signed(const struct page *page, const void *p, u32 head)
+bool rox_frame_signed(const struct page *page, const void *p, u32 head, u32 *origin)
 {
 	u8 *base = page_address(page);
+	const struct rox_signature *by = rox_signature_at(rox_table_of(base), base, p);
 
-	return READ_ONCE(*rox_frame_head(rox_heads_of(base), base, p)) == head;
+	*origin = READ_ONCE(by->origin);
+	return READ_ONCE(by->head) == head;
 }
 
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len)

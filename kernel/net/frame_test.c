@@ -61,22 +61,45 @@ static void a_packet_is_known_by_what_its_sender_signed(struct kunit *test)
 	struct rox_frame frame;
 	const struct page *page;
 	u8 *first, *second;
+	u32 origin;
 
 	local_bh_disable();
 	begin(test, &frame);
 	first = rox_frame_whole(&frame, PACKET);
 	KUNIT_ASSERT_NOT_NULL(test, first);
-	rox_frame_sign(&frame, first, HEAD);
+	rox_frame_sign(&frame, first, HEAD, 1);
 	page = page_of(&frame);
 	KUNIT_EXPECT_TRUE(test, rox_frame_knows(page));
-	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, first, HEAD));
-	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, first, HEAD ^ 1));
+	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, first, HEAD, &origin));
+	KUNIT_EXPECT_EQ(test, origin, 1U);
+	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, first, HEAD ^ 1, &origin));
 	second = rox_frame_whole(&frame, PACKET);
 	KUNIT_ASSERT_NOT_NULL(test, second);
-	rox_frame_sign(&frame, second, ~HEAD);
+	rox_frame_sign(&frame, second, ~HEAD, 2);
 	page = page_of(&frame);
-	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, second, ~HEAD));
-	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, second, HEAD));
+	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, second, ~HEAD, &origin));
+	KUNIT_EXPECT_EQ(test, origin, 2U);
+	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, second, HEAD, &origin));
+	local_bh_enable();
+	rox_frame_drop(&frame);
+}
+
+/* Two short packets share an entry, so neither may rely on it. */
+static void short_packets_have_no_entry_of_their_own(struct kunit *test)
+{
+	struct rox_frame frame;
+
+	local_bh_disable();
+	begin(test, &frame);
+	KUNIT_ASSERT_NOT_NULL(test, rox_frame_whole(&frame, ROX_SIGN_STEP));
+	KUNIT_EXPECT_TRUE(test, rox_frame_signs(&frame, ROX_SIGN_STEP));
+	KUNIT_EXPECT_FALSE(test, rox_frame_signs(&frame, ROX_SIGN_STEP - 4));
+	local_bh_enable();
+	rox_frame_drop(&frame);
+	local_bh_disable();
+	KUNIT_ASSERT_EQ(test, rox_frame_begin_local(&frame, 64, 1024), 0);
+	KUNIT_ASSERT_NOT_NULL(test, rox_frame_whole(&frame, 1024));
+	KUNIT_EXPECT_FALSE(test, rox_frame_signs(&frame, 1024));
 	local_bh_enable();
 	rox_frame_drop(&frame);
 }
@@ -227,6 +250,7 @@ static void which_frames_are_lists(struct kunit *test)
 static struct kunit_case frame_cases[] = {
 	KUNIT_CASE(packets_are_in_one_piece),
 	KUNIT_CASE(a_packet_is_known_by_what_its_sender_signed),
+	KUNIT_CASE(short_packets_have_no_entry_of_their_own),
 	KUNIT_CASE(pages_of_others_are_not_known),
 	KUNIT_CASE(pages_that_the_pool_gave_up_are_not_known),
 	KUNIT_CASE(pages_are_used_again_when_they_are_free),

@@ -327,6 +327,21 @@ bool rox_may_share_frame(const struct rox_burst *b, const struct dst_entry *dst)
 /* A frame with more than one packet was sent, from @psn on. A run of the sender. */
 void rox_frame_was_sent(struct rox_sender *sender, u32 psn);
 
+/* ---- peers on this host (near.c) ---- */
+
+/* For a new path. Any context. */
+void rox_near_init(struct rox_path *path);
+/*
+ * A packet of @origin, which may be 0, was read in the pages that its sender wrote. Any context.
+ */
+void rox_near_tell(u32 origin);
+/* Does the peer read packets of the path in such pages, as far as is known? Any context. */
+bool rox_path_is_near(const struct rox_path *path);
+/* Packets without an ICRC were sent. A run of the sender. */
+void rox_near_left(struct rox_path *path);
+/* The peer lacks packets of the path, whatever the reason. A run of the sender. */
+void rox_near_lost(struct rox_path *path);
+
 /* ---- loopback (loopback.c) ---- */
 
 /**
@@ -359,6 +374,16 @@ int rox_mirrors_init(void);
 void rox_mirrors_exit(void);
 
 /**
+ * struct rox_signature - what a sender says of a packet to receivers on this host
+ * @head: CRC of its IP and UDP headers and its BTH, see rox_icrc_begin()
+ * @origin: its path, see struct rox_near; 0 if that need not be told
+ */
+struct rox_signature {
+	u32 head;
+	u32 origin;
+};
+
+/**
  * struct rox_frame - an sk_buff that is being filled
  * @skb: the frame; its linear part ends with the UDP header, unless @linear
  * @linear: all packets are in the linear part
@@ -367,7 +392,7 @@ void rox_mirrors_exit(void);
  * @page: its page
  * @base: the address of that page
  * @offset: where in the page it ends
- * @heads: the table of that page, see rox_frame_head(); NULL if it has none
+ * @table: the table of that page, see rox_signature_at(); NULL if it has none
  * @last: the packet appended last, if the frame is a list of packets; else NULL
  *
  * Filled piece by piece with rox_frame_space() and rox_frame_whole(), on one CPU, with bottom
@@ -381,7 +406,7 @@ struct rox_frame {
 	const struct page *page;
 	u8 *base;
 	u32 offset;
-	u32 *heads;
+	struct rox_signature *table;
 	struct sk_buff *last;
 };
 
@@ -389,12 +414,13 @@ struct rox_frame {
  * The table of a page of ours has one entry for so many bytes. If several short packets begin
  * within these bytes, the last one gets the entry. The receiver computes the ICRC of the others.
  */
-#define ROX_HEAD_STEP	256
+#define ROX_SIGN_STEP	256
 
-/* The entry for the packet at @p in the table @heads of the page at @base. */
-static inline u32 *rox_frame_head(u32 *heads, const u8 *base, const void *p)
+/* The entry for the packet at @p in the table @table of the page at @base. */
+static inline struct rox_signature *rox_signature_at(struct rox_signature *table, const u8 *base,
+						     const void *p)
 {
-	return heads + (u32)((const u8 *)p - base) / ROX_HEAD_STEP;
+	return table + (u32)((const u8 *)p - base) / ROX_SIGN_STEP;
 }
 
 /*
@@ -421,12 +447,24 @@ void *rox_frame_space(struct rox_frame *frame, u32 *len);
 void *rox_frame_whole(struct rox_frame *frame, u32 len);
 /*
  * Signs the packet at @p, which the last rox_frame_whole() made room for and which is complete.
- * @head: CRC state after the IP and UDP headers and the BTH of this packet, see rox_icrc_begin().
+ * @head and @origin: see struct rox_signature.
  */
-static inline void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head)
+static inline void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head,
+				  u32 origin)
 {
-	if (likely(frame->heads))
-		WRITE_ONCE(*rox_frame_head(frame->heads, frame->base, p), head);
+	struct rox_signature *to;
+
+	if (unlikely(!frame->table))
+		return;
+	to = rox_signature_at(frame->table, frame->base, p);
+	WRITE_ONCE(to->head, head);
+	WRITE_ONCE(to->origin, origin);
+}
+
+/* Has a packet of @len bytes, which rox_frame_whole() makes room for next or did, an own entry? */
+static inline bool rox_frame_signs(const struct rox_frame *frame, u32 len)
+{
+	return frame->table && len >= ROX_SIGN_STEP;
 }
 
 /*
@@ -436,9 +474,9 @@ static inline void rox_frame_sign(const struct rox_frame *frame, const void *p, 
 bool rox_frame_knows(const struct page *page);
 /*
  * Did a sender on this machine sign the packet at @p in @page, which rox_frame_knows(), with the
- * same @head? Then its ICRC is right. Any context.
+ * same @head? Then it is as it was sent, and need not have an ICRC. @origin is set. Any context.
  */
-bool rox_frame_signed(const struct page *page, const void *p, u32 head);
+bool rox_frame_signed(const struct page *page, const void *p, u32 head, u32 *origin);
 /* Copies @len bytes to the end of the frame. Return: 0 or -ENOMEM. */
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len);
 /* Frees a frame that is not sent. */

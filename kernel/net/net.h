@@ -151,6 +151,20 @@ bool rox_net_loops_back(const struct rox_net *net);
 /* ---- paths (path.c) ---- */
 
 /**
+ * struct rox_near - what a path knows of a peer on this host (near.c)
+ * @origin: number of the path, in the signature of its packets; 0 if it has none
+ * @left: packets without an ICRC were sent since the last loss
+ * @losses: how often they were lost, up to a limit; 0 again after a long time
+ * @lost_at: when that was last (jiffies)
+ */
+struct rox_near {
+	u32 origin;
+	bool left;
+	u8 losses;
+	unsigned long lost_at;
+};
+
+/**
  * struct rox_path - an address vector with a cached route
  * @net: the device
  * @ns: the namespace of the sgid's netdev, with a reference, if @valid
@@ -173,6 +187,7 @@ bool rox_net_loops_back(const struct rox_net *net);
  * @ip_id: IPv4 ID of the next packet; counted per path, because the peer's GRO joins packets with
  *	consecutive IDs
  * @singly: no frame has more than one packet, see segment.c
+ * @near: is the peer on this host?
  *
  * Routes are looked up when they change, not for each burst.
  */
@@ -195,6 +210,7 @@ struct rox_path {
 	unsigned long local;
 	atomic_t ip_id;
 	bool singly;
+	struct rox_near near;
 	struct dst_cache dst;
 };
 
@@ -425,8 +441,8 @@ void rox_sender_init(struct rox_sender *sender);
 void rox_tx_wait(const struct rox_endpoint *ep, struct rox_sender *sender);
 /*
  * The first packet that the receiver lacks is @psn, as a NAK, a timeout or a repeated READ says.
- * Learns from it whether frames are cut into the packets that were meant (segment.c). Called by a
- * run of the side.
+ * Learns from it whether frames are cut into the packets that were meant (segment.c), and whether
+ * the peer needs the ICRC (near.c). Called by a run of the side.
  */
 void rox_tx_missing(const struct rox_endpoint *ep, struct rox_path *path,
 		    struct rox_sender *sender, u32 psn);

@@ -85,6 +85,7 @@ int rox_path_init(struct rox_path *path, struct rox_net *net,
 	path->hash = jhash_2words(ipv6_addr_hash(&path->daddr), path->sport, 0);
 	path->local = ~(2 * jiffies);
 	atomic_set(&path->ip_id, get_random_u32());
+	rox_near_init(path);
 
 	err = rox_path_settle(path, sgid);
 	if (err)

@@ -221,6 +221,8 @@ static void rox_rx_head(struct rox_rx *rx)
 /* Has a sender of this machine signed the packet at @whole, which is in rx->piece? */
 static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole, u32 crc)
 {
+	u32 origin;
+
 	if (!rx->piece_page || READ_ONCE(recheck))
 		return false;
 	if (unlikely(!rx->piece_known)) {
@@ -230,7 +232,10 @@ static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole, u32 crc)
 		}
 		rx->piece_known = true;
 	}
-	return rox_frame_signed(rx->piece_page, whole, crc);
+	if (!rox_frame_signed(rx->piece_page, whole, crc, &origin))
+		return false;
+	rox_near_tell(origin);
+	return true;
 }
 
 /* Is the ICRC of a packet in several pieces right? @crc: CRC of its headers */

@@ -50,6 +50,9 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
  * @read: payload bytes that were read
  * @sent: counts packets that were handed to the IP layer
  * @drops: number of packets lost on this host
+ * @near: the peer reads the pages that are written here, and needs no ICRC
+ * @origin: for the signatures
+ * @left: number of packets without an ICRC
  * @form: of the first packet, of each middle packet, of the last packet: payload bytes, UDP
  *	payload, BTH with a PSN of 0, packed extended headers
  */
@@ -62,6 +65,9 @@ struct rox_tx {
 	u32 read;
 	struct rox_sent *sent;
 	u32 drops;
+	bool near;
+	u32 origin;
+	u32 left;
 	struct rox_tx_form {
 		u32 payload;
 		u32 total;
@@ -241,12 +247,15 @@ static int rox_put_payload(struct rox_tx *tx, struct rox_frame *frame, u32 len, 
 	return err;
 }
 
-/* Writes what is behind the BTH of a packet at @p. @crc covers what is before. */
+/*
+ * Writes what is behind the BTH of a packet at @p. @crc covers what is before. @signs: the packet
+ * gets a signature.
+ */
 static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *form, u32 pad,
-			    u32 crc)
+			    u32 crc, bool signs)
 {
 	u32 at = ROX_BTH_LEN;
-	__le32 icrc;
+	__le32 icrc = 0;
 	int err;
 
 	if (form->ext_len)
@@ -258,7 +267,10 @@ static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *
 	at += form->payload;
 	while (pad--)
 		p[at++] = 0;
-	icrc = rox_icrc_end(rox_icrc_update(crc, p + ROX_BTH_LEN, at - ROX_BTH_LEN));
+	if (tx->near && signs)
+		tx->left++;
+	else
+		icrc = rox_icrc_end(rox_icrc_update(crc, p + ROX_BTH_LEN, at - ROX_BTH_LEN));
 	memcpy(p + at, &icrc, sizeof(icrc));
 	return 0;
 }
@@ -305,9 +317,10 @@ static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i,
 	if (likely(p)) {
 		memcpy(p, bth, ROX_BTH_LEN);
 		crc = rox_icrc_begin(&g->icrc);
-		err = rox_write_packet(tx, p, form, pad, crc);
+		err = rox_write_packet(tx, p, form, pad, crc,
+				       rox_frame_signs(&g->frame, form->total));
 		if (!err)
-			rox_frame_sign(&g->frame, p, crc);
+			rox_frame_sign(&g->frame, p, crc, tx->origin);
 	} else {
 		err = rox_put_pieces(tx, g, form, pad);
 	}
@@ -634,6 +647,10 @@ int rox_udp_xmit(struct rox_burst *b, struct rox_sent *sent)
 	tx.dst = likely(rox_pkey_valid(b->pkey)) ? rox_route_of(b->path) : ERR_PTR(-EACCES);
 	if (!IS_ERR(tx.dst)) {
 		tx.net = b->path->ns->net;
+		if (b->resends) {
+			tx.origin = b->path->near.origin;
+			tx.near = !b->unbounded && rox_path_is_near(b->path);
+		}
 		rox_forms_init(&tx);
 		err = rox_frame_join(&tx);
 		if (err == ALONE)
@@ -646,5 +663,9 @@ int rox_udp_xmit(struct rox_burst *b, struct rox_sent *sent)
 		err = 0;
 	if (tx.drops)
 		rox_ep_count_add(b->from, ROX_CNT_TX_DROP, tx.drops);
+	if (tx.left) {
+		rox_ep_count_add(b->from, ROX_CNT_TX_ICRC_LEFT, tx.left);
+		rox_near_left(b->path);
+	}
 	return err;
 }

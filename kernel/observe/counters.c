@@ -31,6 +31,7 @@ static const struct rdma_stat_desc rox_stat_descs[ROX_CNT_MAX] = {
 	[ROX_CNT_RX_BURSTS].name = "rx_bursts",
 	[ROX_CNT_TX_DROP].name = "tx_dropped",
 	[ROX_CNT_TX_REFUSED].name = "tx_refused",
+	[ROX_CNT_TX_ICRC_LEFT].name = "tx_icrc_left_out",
 	[ROX_CNT_TX_SINGLY].name = "tx_segmentation_given_up",
 	[ROX_CNT_RX_MALFORMED].name = "rx_malformed",
 	[ROX_CNT_RX_ICRC].name = "rx_icrc_encapsulated",

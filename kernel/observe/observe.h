@@ -39,6 +39,7 @@ enum rox_counter {
 	ROX_CNT_RX_BURSTS,
 	ROX_CNT_TX_DROP,		/* packets lost on this host before the wire */
 	ROX_CNT_TX_REFUSED,		/* packets refused by a queue here, and sent again */
+	ROX_CNT_TX_ICRC_LEFT,		/* no ICRC: the peer reads our pages */
 	ROX_CNT_TX_SINGLY,		/* paths that gave up frames of several packets */
 	ROX_CNT_RX_MALFORMED,		/* length, opcode, version or pad */
 	ROX_CNT_RX_ICRC,		/* rx_icrc_encapsulated */

@@ -13,6 +13,7 @@ part_change() {
 	case_full "PSN: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 39 u8 invert
 	case_run "payload: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 120 u8 invert
 	case_run "hop limit, which the ICRC leaves out: gets through" change_passes
+	case_run "nothing: no ICRC for a peer that does not look at it" change_unneeded
 	stage_end
 }
 
@@ -34,6 +35,33 @@ change_stops() {
 	after=$(counter_of "$ROX1" rx_icrc_encapsulated)
 	((after > before)) || fail "no wrong ICRC was counted" || return
 	change_end && flow_advances changed && flow_stop changed
+}
+
+# How many packets both ends have sent without an ICRC.
+change_left() {
+	echo $(($(counter_of "$ROX1" tx_icrc_left_out) + $(counter_of "$ROX2" tx_icrc_left_out)))
+}
+
+change_left_beyond() {
+	(($(change_left) > $1))
+}
+
+change_recheck() {
+	echo "$1" >/sys/module/rox/parameters/recheck
+}
+
+# A receiver that begins to look at it is not told any more that it need not, and nothing is lost.
+change_unneeded() {
+	local before
+	flow_start unneeded "$IP1" "$IP2" $PATIENT || return
+	soon 10 change_left_beyond 100 || fail "each packet has an ICRC" || return
+	change_recheck Y && flow_advances unneeded && sleep 1 || return
+	before=$(change_left)
+	flow_advances unneeded || return
+	! change_left_beyond "$before" || fail "packets without an ICRC for who looks at it" || return
+	change_recheck N && soon 30 change_left_beyond "$before" ||
+		fail "each packet has an ICRC again" || return
+	flow_stop unneeded
 }
 
 change_passes() {
