@@ -34,22 +34,30 @@
 /* Bytes of a piece for packets; the table comes after them. */
 #define PIECE_ROOM	(PIECE_SIZE - SIGNATURES * sizeof(struct rox_signature))
 
-/* Pieces per CPU: enough for the bytes of a window, which may all be in flight. */
-#define POOL_PAGES	20
+/* Pieces per CPU: enough for the READs of 64 KiB that a QP may have outstanding, all in flight. */
+#define POOL_PAGES	36
 
 /**
  * struct rox_frag_pool - pieces from which a CPU takes the fragments of its frames
  * @pages: pieces of up to PIECE_SIZE bytes; each is reused when no frame holds it
  * @cur: index of the current piece
+ * @extra: a piece for the time when frames hold all these; it is in no table
  *
  * One run of a side at a time uses it.
  */
 struct rox_frag_pool {
 	struct page_frag pages[POOL_PAGES];
 	unsigned int cur;
+	struct page_frag extra;
 };
 
 static DEFINE_PER_CPU(struct rox_frag_pool, rox_frag_pools);
+
+/*
+ * The linear parts of frames with fragments, and short frames, have pieces of their own: they are
+ * freed at other times.
+ */
+static DEFINE_PER_CPU(struct rox_frag_pool, rox_head_pools);
 
 /* Our pieces, by rox_piece_index(). */
 static DEFINE_XARRAY_FLAGS(rox_pieces, XA_FLAGS_LOCK_BH);
@@ -65,12 +73,12 @@ static unsigned long rox_piece_index(const struct page *page)
 	return page_to_pfn(page) >> SKB_FRAG_PAGE_ORDER;
 }
 
-/* Without memory for the table nobody knows the piece, and its packets are checked. */
+/* Without memory for the table nobody knows the piece, and its packets are not signed. */
 static void rox_piece_enter(struct page_frag *pages)
 {
-	xa_store_bh(&rox_pieces, rox_piece_index(pages->page), pages->page,
-		    GFP_ATOMIC | __GFP_NOWARN);
-	pages->size = PIECE_ROOM;
+	if (!xa_is_err(xa_store_bh(&rox_pieces, rox_piece_index(pages->page), pages->page,
+				   GFP_ATOMIC | __GFP_NOWARN)))
+		pages->size = PIECE_ROOM;
 }
 
 /* Drops a piece, or the smaller pages that are in its place for lack of memory. */
@@ -160,24 +168,46 @@ static bool rox_frag_goes_on(const struct rox_frame *frame, u32 len)
 	       pages->size - pages->offset >= len;
 }
 
+static bool rox_piece_is_full(const struct page_frag *pages)
+{
+	return pages->page && pages->offset == pages->size;
+}
+
+static bool rox_piece_is_held(const struct page_frag *pages)
+{
+	return rox_piece_is_full(pages) && page_ref_count(pages->page) > 1;
+}
+
+/* A piece with room from outside of the pool's table. */
+static noinline struct page_frag *rox_pool_extra(struct rox_frag_pool *pool)
+{
+	struct page_frag *pages = &pool->extra;
+
+	if (rox_piece_is_held(pages))
+		rox_piece_drop(pages);
+	return skb_page_frag_refill(1, pages, GFP_ATOMIC | __GFP_NOWARN) ? pages : NULL;
+}
+
 /*
  * Finds a piece with room. A full piece that frames still hold stays in the pool: a new one must be
- * allocated, cleared (init_on_alloc) and freed, which costs as much as filling it. Only if the next
- * one is held as well, a new piece replaces that one. A piece that is smaller for lack of memory
- * does not stay, as an sk_buff has room for few fragments.
+ * allocated, cleared (init_on_alloc) and freed, which costs as much as filling it; and receivers
+ * must know it, as its packets may have no ICRC. Only if the next one is held as well, there is an
+ * extra one. A piece that is smaller for lack of memory does not stay, as an sk_buff has room for
+ * few fragments.
  */
-static struct page_frag *rox_pool_refill(void)
+static struct page_frag *rox_pool_refill(struct rox_frag_pool *pool)
 {
-	struct rox_frag_pool *pool = this_cpu_ptr(&rox_frag_pools);
 	struct page_frag *pages = &pool->pages[pool->cur];
 
-	if (pages->page && pages->offset == pages->size && pages->size == PIECE_ROOM &&
-	    page_ref_count(pages->page) > 1) {
+	if (rox_piece_is_held(pages) && pages->size == PIECE_ROOM) {
+		struct page_frag *next = &pool->pages[(pool->cur + 1) % POOL_PAGES];
+
+		if (unlikely(rox_piece_is_held(next) && next->size == PIECE_ROOM))
+			return rox_pool_extra(pool);
 		pool->cur = (pool->cur + 1) % POOL_PAGES;
-		pages = &pool->pages[pool->cur];
+		pages = next;
 	}
-	if (pages->page && pages->offset == pages->size &&
-	    (pages->size != PIECE_ROOM || page_ref_count(pages->page) > 1))
+	if (rox_piece_is_full(pages) && pages->size != PIECE_ROOM)
 		rox_piece_drop(pages);
 	if (!skb_page_frag_refill(1, pages, GFP_ATOMIC | __GFP_NOWARN))
 		return NULL;
@@ -187,14 +217,14 @@ static struct page_frag *rox_pool_refill(void)
 }
 
 /* Finds a piece with room for @len bytes in a row. Return: NULL if none has so much. */
-static struct page_frag *rox_pool_whole(u32 len)
+static struct page_frag *rox_pool_whole(struct rox_frag_pool *pool, u32 len)
 {
-	struct page_frag *pages = rox_pool_refill();
+	struct page_frag *pages = rox_pool_refill(pool);
 
-	if (pages && pages->size == PIECE_ROOM && pages->size - pages->offset < len) {
+	if (pages && pages->size >= PIECE_ROOM && pages->size - pages->offset < len) {
 		/* Leave the rest unused: a packet in one piece is cheaper for both ends. */
 		pages->offset = pages->size;
-		pages = rox_pool_refill();
+		pages = rox_pool_refill(pool);
 	}
 	return pages && pages->size - pages->offset >= len ? pages : NULL;
 }
@@ -203,11 +233,11 @@ static struct page_frag *rox_pool_whole(u32 len)
  * Return: an sk_buff whose linear part of @len bytes is taken from a piece: a block that fits would
  * be allocated and cleared (init_on_alloc) for each packet.
  */
-static struct sk_buff *rox_frame_linear(u32 len)
+static struct sk_buff *rox_frame_linear(struct rox_frag_pool *pool, u32 len)
 {
 	u32 size = SKB_DATA_ALIGN(len) + SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
 	/* It begins at a cache line. */
-	struct page_frag *pages = rox_pool_whole(size + SMP_CACHE_BYTES - 1);
+	struct page_frag *pages = rox_pool_whole(pool, size + SMP_CACHE_BYTES - 1);
 	struct sk_buff *skb;
 
 	if (!pages)
@@ -236,10 +266,12 @@ int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip
 	struct sk_buff *skb;
 
 	if (unlikely(rox_frame_lists(dst, ip_len, seg, len))) {
-		skb = rox_frame_linear(hdr + seg);
+		skb = rox_frame_linear(this_cpu_ptr(&rox_frag_pools), hdr + seg);
 		*frame = (struct rox_frame) { .skb = skb, .linear = true, .last = skb };
 	} else {
-		skb = rox_frame_alloc(frame, hdr, len);
+		skb = rox_frame_linear(this_cpu_ptr(&rox_head_pools),
+				       hdr + (len <= LINEAR_MAX ? len : 0));
+		*frame = (struct rox_frame) { .skb = skb, .linear = len <= LINEAR_MAX };
 	}
 	if (!skb)
 		return -ENOMEM;
@@ -263,7 +295,8 @@ static noinline void *rox_frame_next(struct rox_frame *frame, u32 len)
 
 	if (skb->len == hdr)
 		return skb_put(skb, len);
-	part = rox_frame_linear(skb_headroom(skb) + hdr + len);
+	part = rox_frame_linear(this_cpu_ptr(&rox_frag_pools),
+				skb_headroom(skb) + hdr + len);
 	if (!part)
 		return NULL;
 	skb_reserve(part, skb_headroom(skb) + hdr);
@@ -287,7 +320,7 @@ void *rox_frame_space(struct rox_frame *frame, u32 *len)
 	if (frame->linear)
 		return skb_put(frame->skb, *len);
 
-	pages = rox_pool_refill();
+	pages = rox_pool_refill(this_cpu_ptr(&rox_frag_pools));
 	if (!pages)
 		return NULL;
 	*len = min(*len, pages->size - pages->offset);
@@ -307,7 +340,7 @@ void *rox_frame_whole(struct rox_frame *frame, u32 len)
 		return rox_frame_grow(frame, len);
 	}
 
-	pages = rox_pool_whole(len);
+	pages = rox_pool_whole(this_cpu_ptr(&rox_frag_pools), len);
 	return pages ? rox_add_frag(frame, pages, len) : NULL;
 }
 
@@ -355,17 +388,25 @@ void rox_frame_drop(struct rox_frame *frame)
 	frame->skb = NULL;
 }
 
+static void rox_pool_free(struct rox_frag_pool *pool)
+{
+	int i;
+
+	for (i = 0; i < POOL_PAGES; i++) {
+		if (pool->pages[i].page)
+			rox_piece_drop(&pool->pages[i]);
+	}
+	if (pool->extra.page)
+		rox_piece_drop(&pool->extra);
+}
+
 /* Frees the pieces of all CPUs. The caller makes sure that nobody sends. */
 void rox_frame_exit(void)
 {
-	struct page_frag *pages;
-	int cpu, i;
+	int cpu;
 
 	for_each_possible_cpu(cpu) {
-		for (i = 0; i < POOL_PAGES; i++) {
-			pages = &per_cpu_ptr(&rox_frag_pools, cpu)->pages[i];
-			if (pages->page)
-				rox_piece_drop(pages);
-		}
+		rox_pool_free(per_cpu_ptr(&rox_frag_pools, cpu));
+		rox_pool_free(per_cpu_ptr(&rox_head_pools, cpu));
 	}
 }
