@@ -12,7 +12,7 @@
  * A receiver on the same machine may get a packet in the pages that its sender wrote. Nobody else
  * writes to these pages: code that changes a packet on its way changes a copy. All of them are in a
  * table, as long as we have a reference on them. At the end of each are the signatures of the packets
- * in it. If the received headers have the signed CRC, the receiver need not look at the ICRC.
+ * in it. If the received headers have the signed mark, the receiver need not look at the ICRC.
  */
 #include <linux/percpu.h>
 #include <linux/xarray.h>
@@ -354,17 +354,17 @@ bool rox_frame_knows(const struct page *page)
 }
 
 /*
- * Only the sender writes to these pages, and it reuses them only when no frame holds them. @head
+ * Only the sender writes to these pages, and it reuses them only when no frame holds them. @mark
  * covers the length of the packet and its BTH, so it does not match another packet at the same
  * place.
  */
-bool rox_frame_signed(const struct page *page, const void *p, u32 head, u32 *origin)
+bool rox_frame_signed(const struct page *page, const void *p, u32 mark, u32 *origin)
 {
 	u8 *base = page_address(page);
 	const struct rox_signature *by = rox_signature_at(rox_table_of(base), base, p);
 
 	*origin = READ_ONCE(by->origin);
-	return READ_ONCE(by->head) == head;
+	return READ_ONCE(by->mark) == mark;
 }
 
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len)

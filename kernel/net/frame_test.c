@@ -13,7 +13,7 @@
 #include "internal.h"
 
 #define PACKET	4140
-#define HEAD	0x12345678
+#define MARK	0x12345678
 
 /* Begins a frame that is not linear. With bottom halves disabled. */
 static struct sk_buff *begin(struct kunit *test, struct rox_frame *frame)
@@ -67,24 +67,24 @@ static void a_packet_is_known_by_what_its_sender_signed(struct kunit *test)
 	begin(test, &frame);
 	first = rox_frame_whole(&frame, PACKET);
 	KUNIT_ASSERT_NOT_NULL(test, first);
-	rox_frame_sign(&frame, first, HEAD, 1);
+	rox_frame_sign(&frame, first, MARK, 1);
 	page = page_of(&frame);
 	KUNIT_EXPECT_TRUE(test, rox_frame_knows(page));
-	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, first, HEAD, &origin));
+	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, first, MARK, &origin));
 	KUNIT_EXPECT_EQ(test, origin, 1U);
-	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, first, HEAD ^ 1, &origin));
+	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, first, MARK ^ 1, &origin));
 	second = rox_frame_whole(&frame, PACKET);
 	KUNIT_ASSERT_NOT_NULL(test, second);
-	rox_frame_sign(&frame, second, ~HEAD, 2);
+	rox_frame_sign(&frame, second, ~MARK, 2);
 	page = page_of(&frame);
-	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, second, ~HEAD, &origin));
+	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, second, ~MARK, &origin));
 	KUNIT_EXPECT_EQ(test, origin, 2U);
-	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, second, HEAD, &origin));
+	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, second, MARK, &origin));
 	local_bh_enable();
 	rox_frame_drop(&frame);
 }
 
-/* Two short packets share an entry, so neither may rely on it. */
+/* Two short packets would share an entry. */
 static void short_packets_have_no_entry_of_their_own(struct kunit *test)
 {
 	struct rox_frame frame;

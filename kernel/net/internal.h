@@ -375,11 +375,11 @@ void rox_mirrors_exit(void);
 
 /**
  * struct rox_signature - what a sender says of a packet to receivers on this host
- * @head: CRC of its IP and UDP headers and its BTH, see rox_icrc_begin()
+ * @mark: of its IP and UDP headers and its BTH, see rox_icrc_mark()
  * @origin: its path, see struct rox_near; 0 if that need not be told
  */
 struct rox_signature {
-	u32 head;
+	u32 mark;
 	u32 origin;
 };
 
@@ -411,8 +411,8 @@ struct rox_frame {
 };
 
 /*
- * The table of a page of ours has one entry for so many bytes. If several short packets begin
- * within these bytes, the last one gets the entry. The receiver computes the ICRC of the others.
+ * The table of a page of ours has one entry for so many bytes. Shorter packets have none of their
+ * own, and are not signed.
  */
 #define ROX_SIGN_STEP	256
 
@@ -446,25 +446,25 @@ void *rox_frame_space(struct rox_frame *frame, u32 *len);
  */
 void *rox_frame_whole(struct rox_frame *frame, u32 len);
 /*
- * Signs the packet at @p, which the last rox_frame_whole() made room for and which is complete.
- * @head and @origin: see struct rox_signature.
+ * Can a packet of @len bytes, which the last rox_frame_whole() made room for, be signed? Else the
+ * frame has no table, or the packet no entry of its own.
  */
-static inline void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 head,
-				  u32 origin)
-{
-	struct rox_signature *to;
-
-	if (unlikely(!frame->table))
-		return;
-	to = rox_signature_at(frame->table, frame->base, p);
-	WRITE_ONCE(to->head, head);
-	WRITE_ONCE(to->origin, origin);
-}
-
-/* Has a packet of @len bytes, which rox_frame_whole() makes room for next or did, an own entry? */
 static inline bool rox_frame_signs(const struct rox_frame *frame, u32 len)
 {
 	return frame->table && len >= ROX_SIGN_STEP;
+}
+
+/*
+ * Signs the packet at @p, which the last rox_frame_whole() made room for, rox_frame_signs(), and
+ * which is complete. @mark and @origin: see struct rox_signature.
+ */
+static inline void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 mark,
+				  u32 origin)
+{
+	struct rox_signature *to = rox_signature_at(frame->table, frame->base, p);
+
+	WRITE_ONCE(to->mark, mark);
+	WRITE_ONCE(to->origin, origin);
 }
 
 /*
@@ -474,9 +474,9 @@ static inline bool rox_frame_signs(const struct rox_frame *frame, u32 len)
 bool rox_frame_knows(const struct page *page);
 /*
  * Did a sender on this machine sign the packet at @p in @page, which rox_frame_knows(), with the
- * same @head? Then it is as it was sent, and need not have an ICRC. @origin is set. Any context.
+ * same @mark? Then it is as it was sent, and need not have an ICRC. @origin is set. Any context.
  */
-bool rox_frame_signed(const struct page *page, const void *p, u32 head, u32 *origin);
+bool rox_frame_signed(const struct page *page, const void *p, u32 mark, u32 *origin);
 /* Copies @len bytes to the end of the frame. Return: 0 or -ENOMEM. */
 int rox_frame_put(struct rox_frame *frame, const void *data, u32 len);
 /* Frees a frame that is not sent. */

@@ -219,7 +219,7 @@ static void rox_rx_head(struct rox_rx *rx)
 }
 
 /* Has a sender of this machine signed the packet at @whole, which is in rx->piece? */
-static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole, u32 crc)
+static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole)
 {
 	u32 origin;
 
@@ -232,7 +232,7 @@ static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole, u32 crc)
 		}
 		rx->piece_known = true;
 	}
-	if (!rox_frame_signed(rx->piece_page, whole, crc, &origin))
+	if (!rox_frame_signed(rx->piece_page, whole, rox_icrc_mark(&rx->head), &origin))
 		return false;
 	rox_near_tell(origin);
 	return true;
@@ -261,13 +261,13 @@ static bool rox_icrc_fits(struct rox_rx *rx, u32 len, const u8 *whole, u32 id_of
 	u32 crc;
 
 	rox_icrc_packet(&rx->head, len, rx->id + id_off);
-	crc = rox_icrc_begin(&rx->head);
-	if (unlikely(!whole))
-		return rox_icrc_fits_pieces(rx, len, crc);
-	if (rox_rx_signed(rx, whole, crc)) {
+	if (likely(whole) && rox_rx_signed(rx, whole)) {
 		rox_ep_count(rox_skb_cb(rx->skb)->to, ROX_CNT_RX_ICRC_KNOWN);
 		return true;
 	}
+	crc = rox_icrc_begin(&rx->head);
+	if (unlikely(!whole))
+		return rox_icrc_fits_pieces(rx, len, crc);
 	memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
 	return icrc == rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN,
 						    len - ROX_BTH_LEN - ROX_ICRC_LEN));

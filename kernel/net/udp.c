@@ -248,11 +248,11 @@ static int rox_put_payload(struct rox_tx *tx, struct rox_frame *frame, u32 len, 
 }
 
 /*
- * Writes what is behind the BTH of a packet at @p. @crc covers what is before. @signs: the packet
- * gets a signature.
+ * Writes what is behind the BTH of a packet at @p. @head has what is before. @signs: the packet
+ * has a signature.
  */
 static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *form, u32 pad,
-			    u32 crc, bool signs)
+			    struct rox_icrc_head *head, bool signs)
 {
 	u32 at = ROX_BTH_LEN;
 	__le32 icrc = 0;
@@ -270,7 +270,8 @@ static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *
 	if (tx->near && signs)
 		tx->left++;
 	else
-		icrc = rox_icrc_end(rox_icrc_update(crc, p + ROX_BTH_LEN, at - ROX_BTH_LEN));
+		icrc = rox_icrc_end(rox_icrc_update(rox_icrc_begin(head), p + ROX_BTH_LEN,
+						    at - ROX_BTH_LEN));
 	memcpy(p + at, &icrc, sizeof(icrc));
 	return 0;
 }
@@ -308,7 +309,8 @@ static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i,
 {
 	u8 *p = rox_frame_whole(&g->frame, form->total);
 	u8 *bth = g->icrc.bth;
-	u32 pad = -form->payload & 3, crc;
+	u32 pad = -form->payload & 3;
+	bool signs;
 	int err;
 
 	memcpy(bth, form->bth, ROX_BTH_LEN);
@@ -316,11 +318,10 @@ static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i,
 	rox_icrc_packet(&g->icrc, form->total, g->id + g->count);
 	if (likely(p)) {
 		memcpy(p, bth, ROX_BTH_LEN);
-		crc = rox_icrc_begin(&g->icrc);
-		err = rox_write_packet(tx, p, form, pad, crc,
-				       rox_frame_signs(&g->frame, form->total));
-		if (!err)
-			rox_frame_sign(&g->frame, p, crc, tx->origin);
+		signs = rox_frame_signs(&g->frame, form->total);
+		err = rox_write_packet(tx, p, form, pad, &g->icrc, signs);
+		if (signs && !err)
+			rox_frame_sign(&g->frame, p, rox_icrc_mark(&g->icrc), tx->origin);
 	} else {
 		err = rox_put_pieces(tx, g, form, pad);
 	}

@@ -332,6 +332,9 @@ static_assert(offsetof(struct rox_icrc_head, v4) ==
 static_assert(offsetof(struct rox_icrc_head, udp) == sizeof(struct ipv6hdr));
 static_assert(offsetof(struct rox_icrc_head, bth) ==
 	      sizeof(struct ipv6hdr) + sizeof(struct udphdr));
+/* rox_icrc_mark() takes five words from the IPv4 header on. */
+static_assert(offsetof(struct rox_icrc_head, bth) + ROX_BTH_LEN -
+	      offsetof(struct rox_icrc_head, v4) == 5 * sizeof(u64));
 
 /*
  * Sets what differs between the packets of a frame: @len, the bytes from BTH to ICRC, and the IPv4
@@ -360,6 +363,7 @@ void rox_icrc_head_v4(struct rox_icrc_head *head, const struct iphdr *ip, const 
 void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,
 		      const struct udphdr *udp);
 u32 rox_icrc_begin(struct rox_icrc_head *head);
+u32 rox_icrc_mark(struct rox_icrc_head *head);
 
 /*
  * Returns the CRC-32 register (reflected, not inverted) after @len more bytes. Uses the fastest

@@ -149,6 +149,48 @@ static void icrc_of_a_vlan_frame(struct kunit *test)
 	KUNIT_EXPECT_MEMEQ(test, &icrc, wanted, sizeof(wanted));
 }
 
+/* Each bit from @begin on counts, but for those that are masked. */
+static void mark_counts_bits(struct kunit *test, struct rox_icrc_head *head, const void *begin)
+{
+	const u32 mark = rox_icrc_mark(head);
+	u8 *byte, *end = head->bth + ROX_BTH_LEN;
+	u8 bit;
+
+	for (byte = (u8 *)begin; byte < end; byte++) {
+		for (bit = 1; bit; bit <<= 1) {
+			*byte ^= bit;
+			KUNIT_EXPECT_EQ(test, rox_icrc_mark(head) == mark, byte == head->bth + 4);
+			if (byte != head->bth + 4)
+				*byte ^= bit;
+		}
+	}
+	KUNIT_EXPECT_EQ(test, rox_icrc_mark(head), mark);
+}
+
+static void a_mark_tells_headers_apart(struct kunit *test)
+{
+	static struct rox_icrc_head head;
+
+	memset(&head, 0x5a, sizeof(head));
+	head.ip_len = sizeof(struct iphdr);
+	mark_counts_bits(test, &head, &head.v4);
+	head.ip_len = sizeof(struct ipv6hdr);
+	mark_counts_bits(test, &head, &head.v6);
+}
+
+/* The memory before an IPv4 header is not part of it. */
+static void a_mark_of_ipv4_begins_with_its_header(struct kunit *test)
+{
+	static struct rox_icrc_head head;
+	u32 mark;
+
+	memset(&head, 0x5a, sizeof(head));
+	head.ip_len = sizeof(struct iphdr);
+	mark = rox_icrc_mark(&head);
+	memset(head.before_v4, 0, sizeof(head.before_v4));
+	KUNIT_EXPECT_EQ(test, rox_icrc_mark(&head), mark);
+}
+
 struct v6_packet {
 	struct ipv6hdr ip;
 	struct udphdr udp;
@@ -553,6 +595,8 @@ static struct kunit_case rox_wire_cases[] = {
 	KUNIT_CASE(icrc_of_a_vlan_frame),
 	KUNIT_CASE(icrc_of_ipv6),
 	KUNIT_CASE(icrc_of_ones),
+	KUNIT_CASE(a_mark_tells_headers_apart),
+	KUNIT_CASE(a_mark_of_ipv4_begins_with_its_header),
 	KUNIT_CASE(crc_of_any_length),
 	KUNIT_CASE(crc_without_tables),
 	KUNIT_CASE_PARAM(opcode_as_specified, spec_op_gen_params),
