@@ -11,8 +11,9 @@
  *
  * A receiver on the same machine may get a packet in the pages that its sender wrote. Nobody else
  * writes to these pages: code that changes a packet on its way changes a copy. All of them are in a
- * table, as long as we have a reference on them. At the end of each are the signatures of the packets
- * in it. If the received headers have the signed mark, the receiver need not look at the ICRC.
+ * table, as long as we have a reference on them. At the end of each are the signatures of the
+ * packets in it. If the received headers have the signed mark, the receiver need not look at the
+ * ICRC.
  */
 #include <linux/percpu.h>
 #include <linux/xarray.h>
@@ -73,10 +74,14 @@ static unsigned long rox_piece_index(const struct page *page)
 	return page_to_pfn(page) >> SKB_FRAG_PAGE_ORDER;
 }
 
-/* Without memory for the table nobody knows the piece, and its packets are not signed. */
-static void rox_piece_enter(struct page_frag *pages)
+/*
+ * Without memory for the table nobody knows the piece, and its packets are not signed. Nobody may
+ * know a piece for headers, which others write to.
+ */
+static void rox_piece_enter(const struct rox_frag_pool *pool, struct page_frag *pages)
 {
-	if (!xa_is_err(xa_store_bh(&rox_pieces, rox_piece_index(pages->page), pages->page,
+	if (pool == this_cpu_ptr(&rox_head_pools) ||
+	    !xa_is_err(xa_store_bh(&rox_pieces, rox_piece_index(pages->page), pages->page,
 				   GFP_ATOMIC | __GFP_NOWARN)))
 		pages->size = PIECE_ROOM;
 }
@@ -212,7 +217,7 @@ static struct page_frag *rox_pool_refill(struct rox_frag_pool *pool)
 	if (!skb_page_frag_refill(1, pages, GFP_ATOMIC | __GFP_NOWARN))
 		return NULL;
 	if (pages->size == PIECE_SIZE)
-		rox_piece_enter(pages);
+		rox_piece_enter(pool, pages);
 	return pages;
 }
 

@@ -20,7 +20,7 @@
 /* Of a path, in its slot: its origin in the upper half, when it was told in the lower (jiffies). */
 static u64 rox_near_told[NEAR_SLOTS];
 
-/* The last origin that a path got. A path that meets one of 4 billion paths before is told wrong. */
+/* The last origin that a path got. After 4 billion paths they are used again. */
 static atomic_t rox_near_last;
 
 /* For so long a path believes what it was told. */

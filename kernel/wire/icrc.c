@@ -67,12 +67,13 @@ u32 rox_icrc_begin(struct rox_icrc_head *head)
 	return rox_crc32(ICRC_SEED, begin, head->ip_len + sizeof(head->udp) + ROX_BTH_LEN);
 }
 
+/* Each bit of the word is in the upper half of the product. */
 static __always_inline u64 rox_mark_add(u64 mark, const u8 *p)
 {
 	u64 word;
 
 	memcpy(&word, p, sizeof(word));
-	return rol64((mark ^ word) * GOLDEN_RATIO_64, 29);
+	return (rol64(mark, 29) ^ word) * GOLDEN_RATIO_64;
 }
 
 /**

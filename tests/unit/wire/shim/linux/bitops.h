@@ -8,4 +8,10 @@ static inline int fls(unsigned int x)
     return x ? 32 - __builtin_clz(x) : 0;
 }
 
+/* Turns the bits of @x to the left. @n: 1 to 63 */
+static inline unsigned long long rol64(unsigned long long x, unsigned int n)
+{
+    return x << n | x >> (64 - n);
+}
+
 #endif
