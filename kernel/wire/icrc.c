@@ -86,7 +86,7 @@ static __always_inline u64 rox_mark_add(u64 mark, const u8 *p)
  */
 u32 rox_icrc_mark(struct rox_icrc_head *head)
 {
-	const u8 *p = (const u8 *)&head->v4;
+	const u8 *p = (const u8 *)head + offsetof(struct rox_icrc_head, v4);
 	u64 mark = 0;
 
 	head->bth[BTH_RESV] = 0xff;
