@@ -147,6 +147,7 @@ void rox_skb_claim(struct sk_buff *skb, struct rox_endpoint *to, const struct ro
 	cb->count = run->count;
 	cb->local = false;
 	cb->checked = false;
+	cb->proved = false;
 	cb->gid = (struct rox_gid_ref) {};
 	/* A CNP is not answered by a CNP. */
 	cb->marked = unlikely(rox_skb_is_marked(skb)) && run->service != ROX_SERVICE_CNP;

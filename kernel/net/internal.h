@@ -327,7 +327,10 @@ bool rox_may_share_frame(const struct rox_burst *b, const struct dst_entry *dst)
 /* A frame with more than one packet was sent, from @psn on. A run of the sender. */
 void rox_frame_was_sent(struct rox_sender *sender, u32 psn);
 
-/* ---- peers on this host (near.c) ---- */
+/* ---- peers on this machine (near.c) ---- */
+
+/* While frames come as they were made, their sender is told so often (jiffies). */
+#define ROX_UNCUT_TOLD	(HZ / 4)
 
 /* For a new path. Any context. */
 void rox_near_init(struct rox_path *path);
@@ -337,10 +340,15 @@ void rox_near_init(struct rox_path *path);
 void rox_near_tell(u32 origin);
 /* Does the peer read packets of the path in such pages, as far as is known? Any context. */
 bool rox_path_is_near(const struct rox_path *path);
+/* Do frames of the path come to the peer as they are made, as far as is known? Any context. */
+bool rox_path_is_uncut(const struct rox_path *path);
 /* Packets without an ICRC were sent. A run of the sender. */
 void rox_near_left(struct rox_path *path);
-/* The peer lacks packets of the path, whatever the reason. A run of the sender. */
-void rox_near_lost(struct rox_path *path);
+/*
+ * The peer lacks packets of the path, whatever the reason. A run of the sender. Return: true if
+ * packets without an ICRC were sent.
+ */
+bool rox_near_lost(struct rox_path *path);
 
 /* ---- loopback (loopback.c) ---- */
 

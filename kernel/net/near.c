@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Peers on this host, which read packets in the pages that the sender wrote. They believe its
- * signature (frame.c) and do not look at the ICRC. So the sender leaves it out, as TCP leaves its
- * checksum to a netdev that may never need it. That is half of what a long message costs.
+ * Peers that do not look at the ICRC of a packet, so that the sender leaves it out, as TCP leaves
+ * its checksum to a netdev that may never need it. That is half of what a long message costs.
  *
- * Only the receiver knows what it gets. So it tells: a signature has the origin of the packet, a
- * number that each path has for itself. The path must be told again each second. Only packets that
- * are sent again when they are lost go without an ICRC, and never a second time: if the way has
- * changed, or something on it copies, the peer drops them, and gets them with it. After a loss the
- * path does not believe what it is told for a while, and longer after each further one.
+ * - On this host they read packets in the pages that the sender wrote, and believe its signature
+ *   (frame.c). They tell by the origin in it, a number that each path has for itself.
+ * - In another guest of the machine they get frames as they were made, with an open UDP checksum,
+ *   and check the first packet of each (rx.c). They tell by a packet (ROX_OPCODE_UNCUT). Only rox
+ *   sends such frames, so nobody else gets such packets.
+ *
+ * Only the receiver knows what it gets. So it tells, again and again, and what it told holds for a
+ * second. Only packets that are sent again when they are lost go without an ICRC, and never a
+ * second time: if the way has changed, or something on it copies or cuts, the peer drops them, and
+ * gets them with it. After a loss the path does not believe what it is told for a while, and longer
+ * after each further one.
  */
 #include <linux/jiffies.h>
 
@@ -43,6 +48,7 @@ void rox_near_init(struct rox_path *path)
 	do {
 		path->near.origin = atomic_inc_return(&rox_near_last);
 	} while (!path->near.origin);
+	path->near.uncut = false;
 	path->near.left = false;
 	path->near.losses = 0;
 }
@@ -63,6 +69,21 @@ static bool rox_near_doubts(const struct rox_near *near)
 	return losses && time_before(jiffies, READ_ONCE(near->lost_at) + (DOUBTS << (losses - 1)));
 }
 
+void rox_path_uncut(struct rox_path *path)
+{
+	WRITE_ONCE(path->near.uncut_at, jiffies);
+	WRITE_ONCE(path->near.uncut, true);
+}
+
+bool rox_path_is_uncut(const struct rox_path *path)
+{
+	const struct rox_near *near = &path->near;
+
+	return READ_ONCE(near->uncut) &&
+	       time_before(jiffies, READ_ONCE(near->uncut_at) + BELIEVES) &&
+	       !rox_near_doubts(near);
+}
+
 bool rox_path_is_near(const struct rox_path *path)
 {
 	u32 origin = path->near.origin;
@@ -78,16 +99,17 @@ void rox_near_left(struct rox_path *path)
 		WRITE_ONCE(path->near.left, true);
 }
 
-void rox_near_lost(struct rox_path *path)
+bool rox_near_lost(struct rox_path *path)
 {
 	struct rox_near *near = &path->near;
 	u8 losses = READ_ONCE(near->losses);
 
 	if (!READ_ONCE(near->left))
-		return;
+		return false;
 	WRITE_ONCE(near->left, false);
 	if (losses && time_after(jiffies, READ_ONCE(near->lost_at) + FORGETS))
 		losses = 0;
 	WRITE_ONCE(near->lost_at, jiffies);
 	WRITE_ONCE(near->losses, min(losses + 1, MOST_DOUBTS));
+	return true;
 }

@@ -47,6 +47,26 @@ static void it_must_be_told_again(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, rox_path_is_near(&path));
 }
 
+static void an_uncut_path_is_told_by_a_packet(struct kunit *test)
+{
+	struct rox_path path = {};
+
+	rox_near_init(&path);
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
+	rox_path_uncut(&path);
+	KUNIT_EXPECT_TRUE(test, rox_path_is_uncut(&path));
+	KUNIT_EXPECT_FALSE(test, rox_path_is_near(&path));
+	path.near.uncut_at = jiffies - BELIEVES;
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
+	rox_path_uncut(&path);
+	rox_near_left(&path);
+	KUNIT_EXPECT_TRUE(test, rox_near_lost(&path));
+	rox_path_uncut(&path);
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
+	rox_near_init(&path);
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
+}
+
 /* Packets without an ICRC are lost, after the path was told that the peer does not need it. */
 static void lose(struct rox_path *path)
 {
@@ -104,6 +124,7 @@ static struct kunit_case near_cases[] = {
 	KUNIT_CASE(a_path_is_near_when_it_was_told),
 	KUNIT_CASE(nobody_is_told_without_an_origin),
 	KUNIT_CASE(it_must_be_told_again),
+	KUNIT_CASE(an_uncut_path_is_told_by_a_packet),
 	KUNIT_CASE(after_losses_it_doubts_for_longer_and_longer),
 	KUNIT_CASE(other_losses_do_not_matter),
 	{}

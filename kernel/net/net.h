@@ -63,10 +63,14 @@ struct rox_net {
  * @counters: counters of the QP; may be replaced by another set at any time
  * @sk: socket that owns the frames of the QP; NULL before the QP may send
  * @marked: a good packet came with the ECN mark for congestion; the receiver clears it
+ * @uncut: the peer is to be told that its frames come as it made them; the receiver clears it
+ * @uncut_at: when @uncut was set last (jiffies)
  */
 struct rox_endpoint {
 	u32 qpn;
 	bool marked;
+	bool uncut;
+	unsigned long uncut_at;
 	struct rox_counters __percpu *counters;
 	struct sock *sk;
 };
@@ -151,14 +155,18 @@ bool rox_net_loops_back(const struct rox_net *net);
 /* ---- paths (path.c) ---- */
 
 /**
- * struct rox_near - what a path knows of a peer on this host (near.c)
+ * struct rox_near - what a path knows of a peer on this machine (near.c)
  * @origin: number of the path, in the signature of its packets; 0 if it has none
+ * @uncut: the peer has told that frames come as they are made
+ * @uncut_at: when it did so last (jiffies)
  * @left: packets without an ICRC were sent since the last loss
  * @losses: how often they were lost, up to a limit; 0 again after a long time
  * @lost_at: when that was last (jiffies)
  */
 struct rox_near {
 	u32 origin;
+	bool uncut;
+	unsigned long uncut_at;
 	bool left;
 	u8 losses;
 	unsigned long lost_at;
@@ -187,7 +195,7 @@ struct rox_near {
  * @ip_id: IPv4 ID of the next packet; counted per path, because the peer's GRO joins packets with
  *	consecutive IDs
  * @singly: no frame has more than one packet, see segment.c
- * @near: is the peer on this host?
+ * @near: what is known of a peer on this machine
  *
  * Routes are looked up when they change, not for each burst.
  */
@@ -231,6 +239,8 @@ int rox_path_answer(struct rox_path *path, struct rox_net *net, const struct rox
 void rox_path_destroy(struct rox_path *path);
 /* Is the path one between two QPs of its device, without a wire (carrier.c)? Any context. */
 bool rox_path_loops_back(struct rox_path *path);
+/* The peer has told that frames of the path come as they are made (near.c). Any context. */
+void rox_path_uncut(struct rox_path *path);
 /* Exchanges two paths of one device, valid or not. Nobody sends on either. Any context. */
 void rox_path_swap(struct rox_path *a, struct rox_path *b);
 /* Return: the MTU that the netdev of @addr, an address of the device, has room for. Any context. */
@@ -512,6 +522,7 @@ struct rox_gid_ref {
  * @checked: its packets have been checked and counted
  * @held: its memory is counted, because the receiver waits for pages on demand
  * @marked: it came with the ECN mark for congestion
+ * @proved: it has been on no wire, and one of its packets had a right ICRC
  * @gid: of a datagram: which of the device's addresses it is for
  *
  * GRO may join packets for several QPs into one frame. Each run of packets for the same QP then
@@ -526,6 +537,7 @@ struct rox_skb_cb {
 	bool checked;
 	bool held;
 	bool marked;
+	bool proved;
 	struct rox_gid_ref gid;
 };
 

@@ -125,7 +125,7 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 	rx->l4_off = rx->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	rx->has_head = false;
 	rx->unsent = rox_skb_is_unsent(skb) && !READ_ONCE(recheck);
-	rx->proved = false;
+	rx->proved = cb->proved;
 	off = rx->l4_off + sizeof(struct udphdr);
 	len = skb->len - off;
 	rox_rx_walk(rx, skb, off, len, skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len);
@@ -218,6 +218,18 @@ static void rox_rx_head(struct rox_rx *rx)
 	rx->has_head = true;
 }
 
+/*
+ * A frame came as its sender made it, from another guest of the machine. If it comes so all the
+ * time, the sender can leave out ICRCs that are not looked at.
+ */
+static void rox_rx_uncut(struct rox_endpoint *to)
+{
+	if (time_before(jiffies, READ_ONCE(to->uncut_at) + ROX_UNCUT_TOLD))
+		return;
+	WRITE_ONCE(to->uncut_at, jiffies);
+	WRITE_ONCE(to->uncut, true);
+}
+
 /* Has a sender of this machine signed the packet at @whole, which is in rx->piece? */
 static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole)
 {
@@ -269,8 +281,12 @@ static bool rox_icrc_fits(struct rox_rx *rx, u32 len, const u8 *whole, u32 id_of
 	if (unlikely(!whole))
 		return rox_icrc_fits_pieces(rx, len, crc);
 	memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
-	return icrc == rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN,
-						    len - ROX_BTH_LEN - ROX_ICRC_LEN));
+	if (icrc != rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN,
+						 len - ROX_BTH_LEN - ROX_ICRC_LEN)))
+		return false;
+	if (rx->unsent)
+		rox_rx_uncut(rox_skb_cb(rx->skb)->to);
+	return true;
 }
 
 /* rox_icrc_ok() where the headers of the packet, at least, are in question. */
@@ -485,6 +501,7 @@ bool rox_rx_cut(struct rox_rx *rx)
 	if (!cb->local) {
 		cb->count -= rx->index - cb->first;
 		cb->first = rx->index;
+		cb->proved = rx->proved;
 	}
 	return true;
 }

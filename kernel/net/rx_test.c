@@ -289,6 +289,51 @@ static void a_frame_from_no_wire_is_checked_once(struct kunit *test)
 	drop_frame(&f);
 }
 
+/* So its sender may leave out the ICRC of the packets after the first. */
+static void it_stays_proved_when_the_walk_is_cut(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_frame(test, &f);
+	leave_checksum_open(&f);
+	break_packet(&f, 4);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, 5 * MTU), 4);
+	KUNIT_EXPECT_TRUE(test, rox_rx_cut(&rx));
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 2);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 0);
+	drop_frame(&f);
+}
+
+/* And its sender is told so, now and then. */
+static void its_sender_is_told(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_frame(test, &f);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
+	leave_checksum_open(&f);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_TRUE(test, f.qp->ep.uncut);
+	f.qp->ep.uncut = false;
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
+	f.qp->ep.uncut_at -= HZ / 4;
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_TRUE(test, f.qp->ep.uncut);
+	drop_frame(&f);
+}
+
 /* What the ICRC covers was changed in all packets, as NAT does. */
 static void its_headers_must_be_right(struct kunit *test)
 {
@@ -382,6 +427,8 @@ static struct kunit_case rx_cases[] = {
 	KUNIT_CASE(so_does_another_packet),
 	KUNIT_CASE(a_walk_that_is_cut_goes_on_behind_them),
 	KUNIT_CASE(a_frame_from_no_wire_is_checked_once),
+	KUNIT_CASE(it_stays_proved_when_the_walk_is_cut),
+	KUNIT_CASE(its_sender_is_told),
 	KUNIT_CASE(its_headers_must_be_right),
 	KUNIT_CASE(a_frame_of_joined_packets_is_checked),
 	KUNIT_CASE(packets_of_a_list_have_their_own_sizes),

@@ -54,9 +54,8 @@ void rox_tx_missing(const struct rox_endpoint *ep, struct rox_path *path,
 	s32 got = rox_psn_diff(psn, sender->frame_psn);
 	bool framed = sender->framed;
 
-	rox_near_lost(path);
 	sender->framed = false;
-	if (!framed || got <= 0 || path->v6)
+	if (rox_near_lost(path) || !framed || got <= 0 || path->v6)
 		return;
 	if (got > 1) {
 		sender->cut_wrong = 0;

@@ -51,6 +51,7 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
  * @sent: counts packets that were handed to the IP layer
  * @drops: number of packets lost on this host
  * @near: the peer reads the pages that are written here, and needs no ICRC
+ * @uncut: the peer gets frames as they are, and needs the ICRC of their first packets only
  * @origin: for the signatures
  * @left: number of packets without an ICRC
  * @form: of the first packet, of each middle packet, of the last packet: payload bytes, UDP
@@ -66,6 +67,7 @@ struct rox_tx {
 	struct rox_sent *sent;
 	u32 drops;
 	bool near;
+	bool uncut;
 	u32 origin;
 	u32 left;
 	struct rox_tx_form {
@@ -248,11 +250,11 @@ static int rox_put_payload(struct rox_tx *tx, struct rox_frame *frame, u32 len, 
 }
 
 /*
- * Writes what is behind the BTH of a packet at @p. @head has what is before. @signs: the packet
- * has a signature.
+ * Writes what is behind the BTH of a packet at @p. @head has what is before. @bare: without an
+ * ICRC.
  */
 static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *form, u32 pad,
-			    struct rox_icrc_head *head, bool signs)
+			    struct rox_icrc_head *head, bool bare)
 {
 	u32 at = ROX_BTH_LEN;
 	__le32 icrc = 0;
@@ -267,7 +269,7 @@ static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *
 	at += form->payload;
 	while (pad--)
 		p[at++] = 0;
-	if (tx->near && signs)
+	if (bare)
 		tx->left++;
 	else
 		icrc = rox_icrc_end(rox_icrc_update(rox_icrc_begin(head), p + ROX_BTH_LEN,
@@ -310,7 +312,7 @@ static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i,
 	u8 *p = rox_frame_whole(&g->frame, form->total);
 	u8 *bth = g->icrc.bth;
 	u32 pad = -form->payload & 3;
-	bool signs;
+	bool signs, bare;
 	int err;
 
 	memcpy(bth, form->bth, ROX_BTH_LEN);
@@ -319,7 +321,8 @@ static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i,
 	if (likely(p)) {
 		memcpy(p, bth, ROX_BTH_LEN);
 		signs = rox_frame_signs(&g->frame, form->total);
-		err = rox_write_packet(tx, p, form, pad, &g->icrc, signs);
+		bare = (tx->near && signs) || (tx->uncut && g->count && !g->frame.last);
+		err = rox_write_packet(tx, p, form, pad, &g->icrc, bare);
 		if (signs && !err)
 			rox_frame_sign(&g->frame, p, rox_icrc_mark(&g->icrc), tx->origin);
 	} else {
@@ -651,6 +654,7 @@ int rox_udp_xmit(struct rox_burst *b, struct rox_sent *sent)
 		if (b->resends) {
 			tx.origin = b->path->near.origin;
 			tx.near = !b->unbounded && rox_path_is_near(b->path);
+			tx.uncut = !b->unbounded && rox_path_is_uncut(b->path);
 		}
 		rox_forms_init(&tx);
 		err = rox_frame_join(&tx);

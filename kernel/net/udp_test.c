@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit: which messages share a frame. A hook examines the frames that are handed to the IP layer,
- * and takes them.
+ * KUnit: which messages share a frame, and which packets have an ICRC. A hook examines the frames
+ * that are handed to the IP layer, and takes them.
  */
 #include <linux/netfilter_ipv6.h>
 #include <linux/udp.h>
 #include <rdma/ib_cache.h>
 
 #include "../transport/internal.h"
+#include "../verbs/verbs.h"
 #include "../kunit/fixture.h"
+#include "internal.h"
 
 #define MOST_FRAMES	16
 #define MOST_WRS	8
@@ -20,6 +22,7 @@
  * @segs: number of packets of each frame
  * @len: UDP payload of each frame
  * @seg: UDP payload of each packet of the frame
+ * @icrc: a bit for each packet of the frame that has an ICRC
  */
 static struct seen {
 	bool open;
@@ -27,7 +30,23 @@ static struct seen {
 	u32 segs[MOST_FRAMES];
 	u32 len[MOST_FRAMES];
 	u32 seg[MOST_FRAMES];
+	u64 icrc[MOST_FRAMES];
 } seen;
+
+/* Which packets of the frame, each with @seg bytes, end with an ICRC, and not with 0? */
+static u64 have_icrc(const struct sk_buff *skb, u32 len, u32 seg)
+{
+	u32 begin = skb_transport_offset(skb) + sizeof(struct udphdr), end, i = 0;
+	u64 have = 0;
+	__le32 icrc;
+
+	for (end = seg; end <= len; end += seg, i++) {
+		if (skb_copy_bits(skb, begin + end - sizeof(icrc), &icrc, sizeof(icrc)))
+			break;
+		have |= (u64)!!icrc << i;
+	}
+	return have;
+}
 
 static unsigned int take_frame(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
 {
@@ -41,6 +60,7 @@ static unsigned int take_frame(void *priv, struct sk_buff *skb, const struct nf_
 		seen.segs[seen.count] = skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
 		seen.seg[seen.count] = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : len;
 		seen.len[seen.count] = len;
+		seen.icrc[seen.count] = have_icrc(skb, len, seen.seg[seen.count]);
 	}
 	seen.count += seen.open;
 	kfree_skb(skb);
@@ -450,6 +470,112 @@ static void datagrams_share_it_where_their_headers_are_the_same(struct kunit *te
 	rdma_destroy_ah(other, 0);
 }
 
+/* Posts five WRITEs of @len bytes, which share a frame. Return: which of them have an ICRC */
+static u64 five_writes(struct kunit *test, struct rox_qp *qp, u32 len)
+{
+	u64 left = rox_fixture_counted(qp, ROX_CNT_TX_ICRC_LEFT);
+	struct batch batch = {};
+	int i;
+
+	for (i = 0; i < 5; i++)
+		add_write(test, &batch, len);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	expect_frame(test, 0, 5, packet(RETH, len));
+	left = rox_fixture_counted(qp, ROX_CNT_TX_ICRC_LEFT) - left;
+	KUNIT_EXPECT_EQ(test, left, 5 - hweight64(seen.icrc[0]));
+	return seen.icrc[0];
+}
+
+static void who_needs_the_icrc_gets_it(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+
+	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 64), 0x1fULL);
+	ib_destroy_qp(&qp->ibqp);
+	qp = qp_in_rts(test, IB_QPT_RC);
+	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 1024), 0x1fULL);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* Who reads the packets in the pages that the sender signed. Short frames have no such pages. */
+static void who_believes_signatures_does_not(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+
+	rox_near_tell(qp->path.near.origin);
+	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 1024), 0ULL);
+	ib_destroy_qp(&qp->ibqp);
+	qp = qp_in_rts(test, IB_QPT_RC);
+	rox_near_tell(qp->path.near.origin);
+	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 64), 0x1fULL);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* Who gets frames as they are looks at their first packets. */
+static void who_gets_whole_frames_needs_one(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+
+	rox_path_uncut(&qp->path);
+	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 1024), 1ULL);
+	ib_destroy_qp(&qp->ibqp);
+	qp = qp_in_rts(test, IB_QPT_RC);
+	rox_path_uncut(&qp->path);
+	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 64), 1ULL);
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* What is sent again has it, and so has all for a while when packets without it were lost. */
+static void what_was_lost_gets_it(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct rox_burst b = {};
+
+	rox_path_uncut(&qp->path);
+	rox_burst_init(qp, &b, 0);
+	b.npkts = 4;
+	b.len = 4 * qp->mtu;
+	b.op_first = IB_OPCODE_RC_SEND_MIDDLE;
+	b.op_mid = IB_OPCODE_RC_SEND_MIDDLE;
+	b.op_last = IB_OPCODE_RC_SEND_MIDDLE;
+	b.resends = true;
+	b.unbounded = true;
+	take(test);
+	KUNIT_EXPECT_EQ(test, send_burst(qp, &b, payload, b.len), 0);
+	rox_xmit_end();
+	took();
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	KUNIT_EXPECT_EQ(test, seen.icrc[0], 0xfULL);
+
+	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 1024), 1ULL);
+	local_bh_disable();
+	rox_tx_missing(&qp->ep, &qp->path, &qp->send.side.sender, qp->send.una);
+	local_bh_enable();
+	rox_path_uncut(&qp->path);
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&qp->path));
+	ib_destroy_qp(&qp->ibqp);
+}
+
+/* Nobody sends datagrams again. */
+static void datagrams_have_it(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_UD);
+	struct ib_ah *ah = ah_with_flow(test, 0x12345);
+	struct rox_path *path = &to_rox_ib_ah(ah)->ah->path;
+	struct batch batch = {};
+
+	rox_path_uncut(path);
+	rox_near_tell(path->near.origin);
+	add_send(test, &batch, ah, 17);
+	add_send(test, &batch, ah, 17);
+	post(test, qp, &batch);
+	KUNIT_EXPECT_EQ(test, seen.count, 1U);
+	KUNIT_EXPECT_EQ(test, seen.icrc[0], 3ULL);
+	ib_destroy_qp(&qp->ibqp);
+	rdma_destroy_ah(ah, 0);
+}
+
 static struct kunit_case xmit_cases[] = {
 	KUNIT_CASE(messages_of_one_size_share_a_frame),
 	KUNIT_CASE(so_do_messages_as_large_as_the_mtu),
@@ -463,6 +589,11 @@ static struct kunit_case xmit_cases[] = {
 	KUNIT_CASE(order_is_kept),
 	KUNIT_CASE(a_message_that_fails_takes_none_with_it),
 	KUNIT_CASE(datagrams_share_it_where_their_headers_are_the_same),
+	KUNIT_CASE(who_needs_the_icrc_gets_it),
+	KUNIT_CASE(who_believes_signatures_does_not),
+	KUNIT_CASE(who_gets_whole_frames_needs_one),
+	KUNIT_CASE(what_was_lost_gets_it),
+	KUNIT_CASE(datagrams_have_it),
 	{}
 };
 

@@ -15,7 +15,8 @@ static bool rox_service_ok(const struct rox_qp *qp, const struct rox_run *run)
 
 	switch (qp->ibqp.qp_type) {
 	case IB_QPT_RC:
-		return service == ROX_SERVICE_RC || service == ROX_SERVICE_CNP;
+		return service == ROX_SERVICE_RC || service == ROX_SERVICE_CNP ||
+		       service == ROX_SERVICE_OWN;
 	case IB_QPT_UC:
 		return service == ROX_SERVICE_UC || service == ROX_SERVICE_CNP;
 	case IB_QPT_UD:
@@ -115,6 +116,18 @@ static void rox_take_cnp(struct rox_qp *qp, struct sk_buff *skb)
 		rox_transport_cnp(qp);
 }
 
+/* The only packet of this service: frames that the QP sends come to the peer as they are made. */
+static noinline void rox_take_uncut(struct rox_qp *qp, struct sk_buff *skb)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+
+	rox_rx_begin(&rx, skb);
+	if (rox_rx_next(&rx, &pkt))
+		rox_path_uncut(&qp->path);
+	kfree_skb(skb);
+}
+
 static noinline void rox_count_congestion(struct rox_qp *qp, const struct rox_rx_frame *f,
 					  const struct rox_run *run)
 {
@@ -133,6 +146,8 @@ static void rox_accept_run(struct rox_qp *qp, const struct rox_rx_frame *f,
 		rox_skb_cb(skb)->gid = rox_frame_gid(f, &qp->dev->net);
 	if (run->service == ROX_SERVICE_CNP)
 		rox_take_cnp(qp, skb);
+	else if (unlikely(run->service == ROX_SERVICE_OWN))
+		rox_take_uncut(qp, skb);
 	else
 		rox_transport_queue(qp, skb, run->request, run->goes_on);
 }
@@ -326,9 +341,13 @@ static int rox_receive_local(struct rox_burst *b, const struct rox_run *run)
 		return -ENOLINK;
 	if (rox_mirrors())
 		rox_mirror(b);
-	if (rox_may_accept(qp, run, rox_hears_local(qp, b->path)))
-		err = unlikely(run->service == ROX_SERVICE_CNP) ? rox_take_local_cnp(qp) :
-								  rox_hand_over(qp, b, run);
+	if (!rox_may_accept(qp, run, rox_hears_local(qp, b->path)))
+		err = 0;
+	else if (unlikely(run->service == ROX_SERVICE_CNP))
+		err = rox_take_local_cnp(qp);
+	/* What loopback carries has no ICRC. */
+	else if (likely(run->service != ROX_SERVICE_OWN))
+		err = rox_hand_over(qp, b, run);
 	if (!keeps)
 		rox_qp_put(qp);
 	return err;

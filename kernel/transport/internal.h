@@ -742,6 +742,9 @@ void rox_cnp_answer_datagram(struct rox_qp *qp, const struct rox_pkt *pkt);
 /* Counts CNPs. Return: true if the send side has to know. Any context, no lock. */
 bool rox_cnp_came(struct rox_qp *qp, u32 count);
 
+/* uncut.c: at the end of a run with ep.uncut, tells the peer that its frames come as they are. */
+void rox_uncut_tell(struct rox_qp *qp);
+
 /* xrc.c: receive side of a target QP; it has no reference to an SRQ between runs */
 /* Looks up the SRQ that a request names and sets recv.xsrq and recv.pd, or NULL if not found. */
 void rox_xrc_enter(struct rox_qp *qp, const struct rox_pkt *pkt);

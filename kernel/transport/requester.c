@@ -736,6 +736,8 @@ bool rox_send_run(struct rox_qp *qp, unsigned long work)
 	rox_xmit_end();
 	if (unlikely(READ_ONCE(qp->ep.marked)))
 		rox_send_marked(qp);
+	if (unlikely(READ_ONCE(qp->ep.uncut)))
+		rox_uncut_tell(qp);
 	if (unlikely(qp->send.side.sender.refused)) {
 		rox_send_refused(qp);
 		more = false;

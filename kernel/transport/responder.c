@@ -405,5 +405,7 @@ bool rox_recv_run(struct rox_qp *qp, unsigned long work)
 		rox_xrc_leave(qp);
 	if (unlikely(READ_ONCE(qp->ep.marked)))
 		rox_cnp_answer(qp);
+	if (unlikely(READ_ONCE(qp->ep.uncut)))
+		rox_uncut_tell(qp);
 	return more;
 }

@@ -147,6 +147,7 @@ const struct rox_opcode_info rox_opcodes[256] = {
 		REQ(ROX_KIND_SEND, ONLY | RECV, ROX_EXT_DETH | ROX_EXT_IMM, DETH_LEN + IMM_LEN),
 	/* Its reserved bytes are treated as an extended header without fields. */
 	[ROX_OPCODE_CNP] = ROW(ROX_KIND_CNP, ONLY, 0, CNP_LEN),
+	[ROX_OPCODE_UNCUT] = ROW(ROX_KIND_UNCUT, ONLY, 0, 0),
 };
 
 /*

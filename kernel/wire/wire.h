@@ -43,7 +43,7 @@ enum rox_ext {
 
 enum rox_op_flags {
 	ROX_OP_VALID	= 1 << 0,
-	ROX_OP_REQUEST	= 1 << 1,	/* a request; else a response or CNP */
+	ROX_OP_REQUEST	= 1 << 1,	/* a request; else a response, CNP or UNCUT */
 	ROX_OP_FIRST	= 1 << 2,	/* begins a message; an ONLY has FIRST and LAST */
 	ROX_OP_LAST	= 1 << 3,	/* ends a message */
 	ROX_OP_PAYLOAD	= 1 << 4,	/* may carry payload */
@@ -63,6 +63,7 @@ enum rox_op_kind {
 	ROX_KIND_FETCH_ADD,
 	ROX_KIND_ATOMIC_WRITE,
 	ROX_KIND_CNP,
+	ROX_KIND_UNCUT,
 };
 
 /**
@@ -87,6 +88,11 @@ extern const struct rox_opcode_info rox_opcodes[256];
 
 /* Congestion notification packet. The kernel's headers define its service, but not this opcode. */
 #define ROX_OPCODE_CNP		0x81
+/*
+ * Tells the peer that its frames come as it has made them: see net/near.c. One of the opcodes that
+ * are left to manufacturers. Without content.
+ */
+#define ROX_OPCODE_UNCUT	0xc1
 
 /*
  * The opcode byte has a value of <rdma/ib_pack.h> (IB_OPCODE_RC_SEND_FIRST ...). Its upper three
@@ -98,6 +104,7 @@ enum rox_service {
 	ROX_SERVICE_UD = 0x60,
 	ROX_SERVICE_CNP = 0x80,
 	ROX_SERVICE_XRC = 0xa0,
+	ROX_SERVICE_OWN = 0xc0,	/* of the manufacturer */
 	ROX_SERVICE_MASK = 0xe0,
 };
 

@@ -372,6 +372,7 @@ static const struct spec_op spec_ops[] = {
 	XRC_ANSWER(ACKNOWLEDGE,			ACK, ROX_EXT_AETH, "fl"),
 	XRC_ANSWER(ATOMIC_ACKNOWLEDGE,	ATOMIC_ACK, ROX_EXT_AETH | ROX_EXT_ATOMIC_ACK, "fl"),
 	{ .opcode = 0x81, .kind = ROX_KIND_CNP, .flags = "fl" },
+	{ .opcode = 0xc1, .kind = ROX_KIND_UNCUT, .flags = "fl" },
 };
 
 static void spec_op_name(const struct spec_op *op, char *name)

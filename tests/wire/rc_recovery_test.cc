@@ -419,6 +419,48 @@ TEST_F(RcRecovery, ReadsAreAskedForAgain)
     completed(1);
 }
 
+// A peer that gets frames as they are made needs the ICRC of their first packets only, and says so.
+// If it is wrong, it gets what it lacks with an ICRC.
+TEST_F(RcRecovery, FramesThatComeUncutNeedOneIcrc)
+{
+    constexpr std::size_t kCount = 40;
+    const auto left_out = [] { return vt::port_counter(vt::device_a(), "tx_icrc_left_out"); };
+    const std::uint64_t before = left_out();
+    vt::Params params = calm();
+    params.retry_cnt = 7;
+    anew(params);
+    Packet told = line->response(0, 0, {});
+    told.opcode = kUncut;
+    line->send(told);
+    line->qp.post(send(kCount * kMtu));
+    const std::uint32_t first = next;
+    next = psn_add(next, kCount);
+    std::size_t with = 0, without = 0;
+    bool first_with = false;
+    while (auto got = peer.receive(vt::kQuiet)) {
+        (got->icrc_ok ? with : without)++;
+        first_with |= got->icrc_ok && got->packet.psn == first;
+    }
+    EXPECT_TRUE(first_with);
+    EXPECT_GT(without, 3 * with);
+    EXPECT_EQ(left_out() - before, without);
+    nak(psn_add(first, 1));
+    constexpr int kRounds = 200;
+    std::uint32_t lacks = psn_add(first, 1);
+    for (int rounds = 0; lacks != next && rounds < kRounds;) {
+        std::optional<Received> got = peer.receive(20ms);
+        if (!got) {
+            line->send(line->ack_of(psn_add(lacks, -1), answered));
+            rounds++;
+        } else if (got->packet.psn == lacks && got->icrc_ok) {
+            lacks = psn_add(lacks, 1);
+        }
+    }
+    EXPECT_EQ(lacks, next);
+    completed(1);
+    EXPECT_EQ(left_out() - before, without);
+}
+
 // The ICRC covers the IPv4 ID. Something that cuts frames into packets with other IDs than Linux
 // spoils all but the first packet of each. The device then sends packets one by one, which a UDP
 // checksum of 0 shows (Headers.UdpChecksumOfOnePacket).

@@ -52,6 +52,7 @@ std::map<int, Row> expected()
     rows[0x64] = {ROX_KIND_SEND, 8, "qflpr"};
     rows[0x65] = {ROX_KIND_SEND, 12, "qflpr"};
     rows[0x81] = {ROX_KIND_CNP, 16, "fl"};
+    rows[0xc1] = {ROX_KIND_UNCUT, 0, "fl"};
     // Annex A14: every request names an SRQ, responses do not.
     for (auto &[opcode, row] : rows)
         if ((opcode & 0xe0) == 0xa0 && row.flags[0] == 'q')

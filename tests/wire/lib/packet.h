@@ -55,6 +55,8 @@ constexpr std::uint8_t kUc = 0x20;
 constexpr std::uint8_t kRd = 0x40;
 constexpr std::uint8_t kUd = 0x60;
 constexpr std::uint8_t kCnp = 0x80;
+/// rox tells its peer that frames come as they are made: net/near.c.
+constexpr std::uint8_t kUncut = 0xc1;
 constexpr std::uint8_t kXrc = 0xa0;
 
 /// Syndromes of the AETH.
