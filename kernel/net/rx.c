@@ -262,6 +262,16 @@ static noinline bool rox_icrc_fits_pieces(const struct rox_rx *rx, u32 len, u32 
 	return icrc == rox_icrc_end(crc);
 }
 
+/* The same of one in one piece, at @whole. */
+static bool rox_icrc_fits_whole(const u8 *whole, u32 len, u32 crc)
+{
+	__le32 icrc;
+
+	memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
+	return icrc == rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN,
+						    len - ROX_BTH_LEN - ROX_ICRC_LEN));
+}
+
 /*
  * Is the ICRC of the packet at rx->off, whose BTH is in rx->head, right if its IPv4 ID is that much
  * above that of the first packet? @whole: the packet, if it is in one piece, else NULL. If the
@@ -269,24 +279,21 @@ static noinline bool rox_icrc_fits_pieces(const struct rox_rx *rx, u32 len, u32 
  */
 static bool rox_icrc_fits(struct rox_rx *rx, u32 len, const u8 *whole, u32 id_off)
 {
-	__le32 icrc;
+	struct rox_endpoint *to = rox_skb_cb(rx->skb)->to;
+	bool fits;
 	u32 crc;
 
 	rox_icrc_packet(&rx->head, len, rx->id + id_off);
 	if (likely(whole) && rox_rx_signed(rx, whole)) {
-		rox_ep_count(rox_skb_cb(rx->skb)->to, ROX_CNT_RX_ICRC_KNOWN);
+		rox_ep_count(to, ROX_CNT_RX_ICRC_KNOWN);
 		return true;
 	}
 	crc = rox_icrc_begin(&rx->head);
-	if (unlikely(!whole))
-		return rox_icrc_fits_pieces(rx, len, crc);
-	memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
-	if (icrc != rox_icrc_end(rox_icrc_update(crc, whole + ROX_BTH_LEN,
-						 len - ROX_BTH_LEN - ROX_ICRC_LEN)))
-		return false;
-	if (rx->unsent)
-		rox_rx_uncut(rox_skb_cb(rx->skb)->to);
-	return true;
+	fits = likely(whole) ? rox_icrc_fits_whole(whole, len, crc) :
+			       rox_icrc_fits_pieces(rx, len, crc);
+	if (fits && rx->unsent)
+		rox_rx_uncut(to);
+	return fits;
 }
 
 /* rox_icrc_ok() where the headers of the packet, at least, are in question. */
