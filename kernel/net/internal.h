@@ -340,8 +340,8 @@ void rox_near_init(struct rox_path *path);
 void rox_near_tell(u32 origin);
 /* Does the peer read packets of the path in such pages, as far as is known? Any context. */
 bool rox_path_is_near(const struct rox_path *path);
-/* Do frames of the path come to the peer as they are made, as far as is known? Any context. */
-bool rox_path_is_uncut(const struct rox_path *path);
+/* Do frames of @from on the path come as they are made, as far as is known? Any context. */
+bool rox_path_is_uncut(const struct rox_path *path, const struct rox_endpoint *from);
 /* Packets without an ICRC were sent. A run of the sender. */
 void rox_near_left(struct rox_path *path);
 /*

@@ -48,7 +48,6 @@ void rox_near_init(struct rox_path *path)
 	do {
 		path->near.origin = atomic_inc_return(&rox_near_last);
 	} while (!path->near.origin);
-	path->near.uncut = false;
 	path->near.left = false;
 	path->near.losses = 0;
 }
@@ -69,19 +68,17 @@ static bool rox_near_doubts(const struct rox_near *near)
 	return losses && time_before(jiffies, READ_ONCE(near->lost_at) + (DOUBTS << (losses - 1)));
 }
 
-void rox_path_uncut(struct rox_path *path)
+void rox_ep_told_uncut(struct rox_endpoint *ep)
 {
-	WRITE_ONCE(path->near.uncut_at, jiffies);
-	WRITE_ONCE(path->near.uncut, true);
+	WRITE_ONCE(ep->told_uncut_at, jiffies);
+	WRITE_ONCE(ep->told_uncut, true);
 }
 
-bool rox_path_is_uncut(const struct rox_path *path)
+bool rox_path_is_uncut(const struct rox_path *path, const struct rox_endpoint *from)
 {
-	const struct rox_near *near = &path->near;
-
-	return READ_ONCE(near->uncut) &&
-	       time_before(jiffies, READ_ONCE(near->uncut_at) + BELIEVES) &&
-	       !rox_near_doubts(near);
+	return READ_ONCE(from->told_uncut) &&
+	       time_before(jiffies, READ_ONCE(from->told_uncut_at) + BELIEVES) &&
+	       !rox_near_doubts(&path->near);
 }
 
 bool rox_path_is_near(const struct rox_path *path)

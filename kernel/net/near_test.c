@@ -49,22 +49,21 @@ static void it_must_be_told_again(struct kunit *test)
 
 static void an_uncut_path_is_told_by_a_packet(struct kunit *test)
 {
+	struct rox_endpoint from = {};
 	struct rox_path path = {};
 
 	rox_near_init(&path);
-	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
-	rox_path_uncut(&path);
-	KUNIT_EXPECT_TRUE(test, rox_path_is_uncut(&path));
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path, &from));
+	rox_ep_told_uncut(&from);
+	KUNIT_EXPECT_TRUE(test, rox_path_is_uncut(&path, &from));
 	KUNIT_EXPECT_FALSE(test, rox_path_is_near(&path));
-	path.near.uncut_at = jiffies - BELIEVES;
-	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
-	rox_path_uncut(&path);
+	from.told_uncut_at = jiffies - BELIEVES;
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path, &from));
+	rox_ep_told_uncut(&from);
 	rox_near_left(&path);
 	KUNIT_EXPECT_TRUE(test, rox_near_lost(&path));
-	rox_path_uncut(&path);
-	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
-	rox_near_init(&path);
-	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path));
+	rox_ep_told_uncut(&from);
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path, &from));
 }
 
 /* Packets without an ICRC are lost, after the path was told that the peer does not need it. */

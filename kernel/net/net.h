@@ -65,12 +65,16 @@ struct rox_net {
  * @marked: a good packet came with the ECN mark for congestion; the receiver clears it
  * @uncut: the peer is to be told that its frames come as it made them; the receiver clears it
  * @uncut_at: when @uncut was set last (jiffies)
+ * @told_uncut: the peer has told that of the frames of this QP
+ * @told_uncut_at: when it did so last (jiffies)
  */
 struct rox_endpoint {
 	u32 qpn;
 	bool marked;
 	bool uncut;
+	bool told_uncut;
 	unsigned long uncut_at;
+	unsigned long told_uncut_at;
 	struct rox_counters __percpu *counters;
 	struct sock *sk;
 };
@@ -157,16 +161,12 @@ bool rox_net_loops_back(const struct rox_net *net);
 /**
  * struct rox_near - what a path knows of a peer on this machine (near.c)
  * @origin: number of the path, in the signature of its packets; 0 if it has none
- * @uncut: the peer has told that frames come as they are made
- * @uncut_at: when it did so last (jiffies)
  * @left: packets without an ICRC were sent since the last loss
  * @losses: how often they were lost, up to a limit; 0 again after a long time
  * @lost_at: when that was last (jiffies)
  */
 struct rox_near {
 	u32 origin;
-	bool uncut;
-	unsigned long uncut_at;
 	bool left;
 	u8 losses;
 	unsigned long lost_at;
@@ -239,8 +239,6 @@ int rox_path_answer(struct rox_path *path, struct rox_net *net, const struct rox
 void rox_path_destroy(struct rox_path *path);
 /* Is the path one between two QPs of its device, without a wire (carrier.c)? Any context. */
 bool rox_path_loops_back(struct rox_path *path);
-/* The peer has told that frames of the path come as they are made (near.c). Any context. */
-void rox_path_uncut(struct rox_path *path);
 /* Exchanges two paths of one device, valid or not. Nobody sends on either. Any context. */
 void rox_path_swap(struct rox_path *a, struct rox_path *b);
 /* Return: the MTU that the netdev of @addr, an address of the device, has room for. Any context. */
@@ -435,6 +433,8 @@ void rox_mirror(const struct rox_burst *b);
 
 /* ---- sockets and back pressure (sock.c) ---- */
 
+/* The peer has told that frames of the QP come as they are made (near.c). Any context. */
+void rox_ep_told_uncut(struct rox_endpoint *ep);
 /*
  * Makes the socket of a QP, unless it has one, in the cgroup of the current task. Process context,
  * sleeps. Return: 0 or -ENOMEM.

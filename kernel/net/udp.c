@@ -654,7 +654,7 @@ int rox_udp_xmit(struct rox_burst *b, struct rox_sent *sent)
 		if (b->resends) {
 			tx.origin = b->path->near.origin;
 			tx.near = !b->unbounded && rox_path_is_near(b->path);
-			tx.uncut = !b->unbounded && rox_path_is_uncut(b->path);
+			tx.uncut = !b->unbounded && rox_path_is_uncut(b->path, b->from);
 		}
 		rox_forms_init(&tx);
 		err = rox_frame_join(&tx);

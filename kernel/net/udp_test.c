@@ -517,11 +517,11 @@ static void who_gets_whole_frames_needs_one(struct kunit *test)
 {
 	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
 
-	rox_path_uncut(&qp->path);
+	rox_ep_told_uncut(&qp->ep);
 	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 1024), 1ULL);
 	ib_destroy_qp(&qp->ibqp);
 	qp = qp_in_rts(test, IB_QPT_RC);
-	rox_path_uncut(&qp->path);
+	rox_ep_told_uncut(&qp->ep);
 	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 64), 1ULL);
 	ib_destroy_qp(&qp->ibqp);
 }
@@ -532,7 +532,7 @@ static void what_was_lost_gets_it(struct kunit *test)
 	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
 	struct rox_burst b = {};
 
-	rox_path_uncut(&qp->path);
+	rox_ep_told_uncut(&qp->ep);
 	rox_burst_init(qp, &b, 0);
 	b.npkts = 4;
 	b.len = 4 * qp->mtu;
@@ -552,8 +552,8 @@ static void what_was_lost_gets_it(struct kunit *test)
 	local_bh_disable();
 	rox_tx_missing(&qp->ep, &qp->path, &qp->send.side.sender, qp->send.una);
 	local_bh_enable();
-	rox_path_uncut(&qp->path);
-	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&qp->path));
+	rox_ep_told_uncut(&qp->ep);
+	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&qp->path, &qp->ep));
 	ib_destroy_qp(&qp->ibqp);
 }
 
@@ -565,7 +565,7 @@ static void datagrams_have_it(struct kunit *test)
 	struct rox_path *path = &to_rox_ib_ah(ah)->ah->path;
 	struct batch batch = {};
 
-	rox_path_uncut(path);
+	rox_ep_told_uncut(&qp->ep);
 	rox_near_tell(path->near.origin);
 	add_send(test, &batch, ah, 17);
 	add_send(test, &batch, ah, 17);

@@ -46,7 +46,8 @@ bool rox_cnp_answer(struct rox_qp *qp)
 	WRITE_ONCE(qp->ep.marked, false);
 	if (!rox_can_receive(qp) || rox_is_ud(qp) || !rox_cnp_allowed(qp))
 		return false;
-	path = qp->path;
+	/* What the other side learns of the path meanwhile does not matter here. */
+	path = data_race(qp->path);
 	path.tos = rox_cnp_tos(qp);
 	path.ecn = 0;
 	path.sl = rox_cnp_sl(qp);

@@ -124,7 +124,7 @@ static noinline void rox_take_uncut(struct rox_qp *qp, struct sk_buff *skb)
 
 	rox_rx_begin(&rx, skb);
 	if (rox_rx_next(&rx, &pkt))
-		rox_path_uncut(&qp->path);
+		rox_ep_told_uncut(&qp->ep);
 	kfree_skb(skb);
 }
 
