@@ -95,19 +95,13 @@ static void rox_piece_drop(struct page_frag *pages)
 	pages->page = NULL;
 }
 
-static struct sk_buff *rox_frame_alloc(struct rox_frame *frame, u32 hdr, u32 len)
-{
-	frame->linear = len <= LINEAR_MAX;
-	frame->pages = NULL;
-	frame->table = NULL;
-	frame->last = NULL;
-	frame->skb = alloc_skb(hdr + (frame->linear ? len : 0), GFP_ATOMIC | __GFP_NOWARN);
-	return frame->skb;
-}
-
 int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len)
 {
-	if (!rox_frame_alloc(frame, hdr, len))
+	bool linear = len <= LINEAR_MAX;
+
+	*frame = (struct rox_frame) { .linear = linear };
+	frame->skb = alloc_skb(hdr + (linear ? len : 0), GFP_ATOMIC | __GFP_NOWARN);
+	if (!frame->skb)
 		return -ENOMEM;
 	skb_put(frame->skb, hdr);
 	return 0;
