@@ -96,13 +96,15 @@ void rox_near_left(struct rox_path *path)
 		WRITE_ONCE(path->near.left, true);
 }
 
-bool rox_near_lost(struct rox_path *path)
+bool rox_near_lost(struct rox_path *path, bool known)
 {
 	struct rox_near *near = &path->near;
 	u8 losses = READ_ONCE(near->losses);
 
 	if (!READ_ONCE(near->left))
 		return false;
+	if (!known)
+		return true;
 	WRITE_ONCE(near->left, false);
 	if (losses && time_after(jiffies, READ_ONCE(near->lost_at) + FORGETS))
 		losses = 0;

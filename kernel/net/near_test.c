@@ -61,7 +61,7 @@ static void an_uncut_path_is_told_by_a_packet(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path, &from));
 	rox_ep_told_uncut(&from);
 	rox_near_left(&path);
-	KUNIT_EXPECT_TRUE(test, rox_near_lost(&path));
+	KUNIT_EXPECT_TRUE(test, rox_near_lost(&path, true));
 	rox_ep_told_uncut(&from);
 	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&path, &from));
 }
@@ -71,7 +71,7 @@ static void lose(struct rox_path *path)
 {
 	rox_near_tell(path->near.origin);
 	rox_near_left(path);
-	rox_near_lost(path);
+	rox_near_lost(path, true);
 	rox_near_tell(path->near.origin);
 }
 
@@ -112,11 +112,26 @@ static void other_losses_do_not_matter(struct kunit *test)
 
 	rox_near_init(&path);
 	rox_near_tell(path.near.origin);
-	rox_near_lost(&path);
+	rox_near_lost(&path, true);
 	KUNIT_EXPECT_TRUE(test, rox_path_is_near(&path));
 	lose(&path);
-	rox_near_lost(&path);
+	rox_near_lost(&path, true);
 	KUNIT_EXPECT_TRUE(test, doubts_until(&path, DOUBTS));
+}
+
+/* An ACK is late, and the requester sends a packet again to learn why. */
+static void a_late_answer_is_no_loss(struct kunit *test)
+{
+	struct rox_path path = {};
+
+	rox_near_init(&path);
+	rox_near_tell(path.near.origin);
+	rox_near_left(&path);
+	KUNIT_EXPECT_TRUE(test, rox_near_lost(&path, false));
+	KUNIT_EXPECT_TRUE(test, rox_path_is_near(&path));
+	/* Now it is known. */
+	KUNIT_EXPECT_TRUE(test, rox_near_lost(&path, true));
+	KUNIT_EXPECT_FALSE(test, rox_path_is_near(&path));
 }
 
 static struct kunit_case near_cases[] = {
@@ -126,6 +141,7 @@ static struct kunit_case near_cases[] = {
 	KUNIT_CASE(an_uncut_path_is_told_by_a_packet),
 	KUNIT_CASE(after_losses_it_doubts_for_longer_and_longer),
 	KUNIT_CASE(other_losses_do_not_matter),
+	KUNIT_CASE(a_late_answer_is_no_loss),
 	{}
 };
 

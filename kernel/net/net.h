@@ -450,12 +450,13 @@ void rox_sender_init(struct rox_sender *sender);
  */
 void rox_tx_wait(const struct rox_endpoint *ep, struct rox_sender *sender);
 /*
- * The first packet that the receiver lacks is @psn, as a NAK, a timeout or a repeated READ says.
- * Learns from it whether frames are cut into the packets that were meant (segment.c), and whether
- * the peer needs the ICRC (near.c). Called by a run of the side.
+ * The first packet that the receiver lacks is @psn, as a NAK, a timeout or a repeated READ says; or
+ * it is sent again to find out, and @known is false. Learns from it whether frames are cut into the
+ * packets that were meant (segment.c), and whether the peer needs the ICRC (near.c). Called by a
+ * run of the side.
  */
 void rox_tx_missing(const struct rox_endpoint *ep, struct rox_path *path,
-		    struct rox_sender *sender, u32 psn);
+		    struct rox_sender *sender, u32 psn, bool known);
 /* Ends the waiting: when it returns, resume() does not run, and is not called. Any context. */
 void rox_tx_forget(const struct rox_endpoint *ep, struct rox_sender *sender);
 /* Are frames of the QP on this host? Any context. */

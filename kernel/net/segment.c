@@ -49,13 +49,13 @@ void rox_frame_was_sent(struct rox_sender *sender, u32 psn)
 }
 
 void rox_tx_missing(const struct rox_endpoint *ep, struct rox_path *path,
-		    struct rox_sender *sender, u32 psn)
+		    struct rox_sender *sender, u32 psn, bool known)
 {
 	s32 got = rox_psn_diff(psn, sender->frame_psn);
 	bool framed = sender->framed;
 
 	sender->framed = false;
-	if (rox_near_lost(path) || !framed || got <= 0 || path->v6)
+	if (rox_near_lost(path, known) || !framed || got <= 0 || path->v6)
 		return;
 	if (got > 1) {
 		sender->cut_wrong = 0;

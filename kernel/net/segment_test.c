@@ -39,9 +39,9 @@ static void way_lacks(struct way *way, u32 first)
 	rox_frame_was_sent(way->sender, way->psn);
 	rox_frame_was_sent(way->sender, rox_psn_add(way->psn, 16));
 	local_bh_disable();
-	rox_tx_missing(&way->qp->ep, &way->path, way->sender, missing);
+	rox_tx_missing(&way->qp->ep, &way->path, way->sender, missing, true);
 	/* Told twice: no second frame. */
-	rox_tx_missing(&way->qp->ep, &way->path, way->sender, missing);
+	rox_tx_missing(&way->qp->ep, &way->path, way->sender, missing, true);
 	local_bh_enable();
 	way->psn = missing;
 }

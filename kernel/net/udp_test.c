@@ -550,7 +550,7 @@ static void what_was_lost_gets_it(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, five_writes(test, qp, 1024), 1ULL);
 	local_bh_disable();
-	rox_tx_missing(&qp->ep, &qp->path, &qp->send.side.sender, qp->send.una);
+	rox_tx_missing(&qp->ep, &qp->path, &qp->send.side.sender, qp->send.una, true);
 	local_bh_enable();
 	rox_ep_told_uncut(&qp->ep);
 	KUNIT_EXPECT_FALSE(test, rox_path_is_uncut(&qp->path, &qp->ep));

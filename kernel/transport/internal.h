@@ -488,7 +488,7 @@ void rox_retry_watch(struct rox_qp *qp);
 /* The timer has fired: acts if send.deadline has passed, else arms the timer again. */
 void rox_retry_timeout(struct rox_qp *qp);
 /* The peer lacks the packet una: what does that say of the path? See rox_tx_missing(). */
-void rox_retry_missing(struct rox_qp *qp);
+void rox_retry_missing(struct rox_qp *qp, bool known);
 /*
  * Something is to be retransmitted because of @cause. Uses up a retry, unless NAKs are free. If
  * none is left, the oldest WQE fails.

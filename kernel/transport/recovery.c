@@ -397,7 +397,8 @@ void rox_recovery_send(struct rox_qp *qp)
 		rox_recovery_trusts(qp);
 		return;
 	}
-	rox_retry_missing(qp);
+	/* A probe is to find out. If the peer lacks more, the answer to it says so. */
+	rox_retry_missing(qp, !rec->probes);
 	rox_cc_untime(qp);
 	rox_recovery_lost_again(qp);
 	if (due == ROX_GAP_ALL)

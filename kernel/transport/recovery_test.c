@@ -448,6 +448,25 @@ static void what_is_lost_again_is_told(struct kunit *test)
 	destroy_writes(qp);
 }
 
+/* A probe is no reason to send ICRCs that nobody looks at. That what follows it is missing is one. */
+static void a_probe_is_no_loss_until_its_answer_shows_one(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	struct rox_recovery *rec = &qp->send.recovery;
+	struct rox_near *near = &qp->path.near;
+
+	near->left = true;
+	rec->probes = 1;
+	refills(test, qp);
+	KUNIT_EXPECT_EQ(test, near->losses, 0);
+	acked(qp, 2);
+	KUNIT_EXPECT_GT(test, rec->due, 0);
+	qp->send.tail += 2;
+	refills(test, qp);
+	KUNIT_EXPECT_EQ(test, near->losses, 1);
+	destroy_writes(qp);
+}
+
 /* The first gap has been filled, and the answer to that comes: it ends at another one. */
 static void answered_up_to_the_next_gap(struct kunit *test, struct rox_qp *qp)
 {
@@ -650,6 +669,7 @@ static struct kunit_case rox_recovery_cases[] = {
 	KUNIT_CASE(what_was_not_lost_is_not_told),
 	KUNIT_CASE(what_was_lost_is_told_once),
 	KUNIT_CASE(what_is_lost_again_is_told),
+	KUNIT_CASE(a_probe_is_no_loss_until_its_answer_shows_one),
 	KUNIT_CASE(an_ack_shows_the_next_gap),
 	KUNIT_CASE(an_ack_of_all_that_was_sent_shows_none),
 	KUNIT_CASE(where_packets_overtake_an_ack_shows_no_gap),

@@ -394,7 +394,7 @@ static void rox_duplicate_read(struct rox_qp *qp, const struct rox_pkt *pkt)
 	if (pkt->ext.reth.rkey != res->rkey || pkt->ext.reth.va != res->va + skipped ||
 	    skipped + pkt->ext.reth.len > res->len)
 		return;
-	rox_tx_missing(&qp->ep, &qp->path, &qp->recv.side.sender, pkt->bth.psn);
+	rox_tx_missing(&qp->ep, &qp->path, &qp->recv.side.sender, pkt->bth.psn, true);
 	/* XRC: without a PD the SRQ is gone. */
 	if (qp->recv.pd &&
 	    rox_read_allowed(qp, res->rkey, pkt->ext.reth.va, pkt->ext.reth.len, &odp))

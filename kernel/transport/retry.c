@@ -124,9 +124,9 @@ static void rox_retry_exhausted(struct rox_qp *qp, enum ib_wc_status status)
 	rox_retire_failed(qp);
 }
 
-void rox_retry_missing(struct rox_qp *qp)
+void rox_retry_missing(struct rox_qp *qp, bool known)
 {
-	rox_tx_missing(&qp->ep, &qp->path, &qp->send.side.sender, qp->send.una);
+	rox_tx_missing(&qp->ep, &qp->path, &qp->send.side.sender, qp->send.una, known);
 }
 
 /* Go-back-N: sending continues at una. */
@@ -191,7 +191,7 @@ void rox_retry_go_back(struct rox_qp *qp, enum rox_retry_cause cause)
 	if (!rox_retry_pays(qp, cause))
 		return;
 	if (cause == ROX_RETRY_SEQ_NAK || cause == ROX_RETRY_TIMEOUT)
-		rox_retry_missing(qp);
+		rox_retry_missing(qp, true);
 	if (cause == ROX_RETRY_SEQ_NAK && !send->recovery.keeps)
 		rox_cc_go_back(qp);
 	/* Perhaps only a few packets from una on are missing. */
