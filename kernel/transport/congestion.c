@@ -77,6 +77,7 @@ void rox_cc_begin(struct rox_qp *qp)
 	WRITE_ONCE(cc->active, ops->cnp);
 	cc->cautious = false;
 	cc->read_marked = false;
+	cc->reads_wait = false;
 	cc->acked = 0;
 	cc->quota = 0;
 	cc->untold = 0;

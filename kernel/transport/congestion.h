@@ -24,6 +24,11 @@
 /* NAKs of a peer that drops early requests do not make the window smaller than this. */
 #define ROX_WINDOW_GO_BACK	16U
 
+/* A READ is requested in pieces of this size, so that the requester paces the responses. */
+#define ROX_READ_CHUNK		(128U * 1024)
+/* READs request up to this part of a window more than the window. */
+#define ROX_READS_PART		8U
+
 /* congestion.c; the caller has the lock of the send side */
 /* For a new QP. Process context. */
 void rox_cc_setup(struct rox_qp *qp);
@@ -102,6 +107,25 @@ static inline u32 rox_cc_room(const struct rox_qp *qp)
 	u32 window = qp->send.cc.window + qp->send.cc.extra;
 
 	return used < window ? window - used : 0;
+}
+
+/*
+ * Return: packets that READs may request. When they have requested a window and some more, they
+ * wait until there is as much room below it. So several requests go together, and their responses
+ * come together: fewer frames, as the last packet of one READ and the first of the next share one.
+ */
+static inline u32 rox_cc_read_room(struct rox_qp *qp)
+{
+	struct rox_congestion *cc = &qp->send.cc;
+	u32 used = rox_psn_diff(qp->send.psn, qp->send.una);
+	u32 window = cc->window + cc->extra;
+	u32 some = min(window / ROX_READS_PART, ROX_READ_CHUNK / qp->mtu);
+
+	if (used >= window + some)
+		cc->reads_wait = true;
+	else if (!used || used + some <= window)
+		cc->reads_wait = false;
+	return cc->reads_wait ? 0 : window + some - used;
 }
 
 /*

@@ -358,6 +358,53 @@ static void cnps_count_for_who_takes_them(struct kunit *test)
 	destroy(qp);
 }
 
+/* Requests @pkts packets, or an answer to as many comes. Return: what READs may request then */
+static u32 room_after(struct rox_qp *qp, u32 requested, u32 answered)
+{
+	qp->send.psn = rox_psn_add(qp->send.psn, requested);
+	qp->send.max_psn = qp->send.psn;
+	qp->send.una = rox_psn_add(qp->send.una, answered);
+	return rox_cc_read_room(qp);
+}
+
+/* READs of 16 packets and a window of 128. */
+static void reads_wait_for_room_for_several(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_none);
+	u32 reads;
+
+	qp->mtu = 4096;
+	qp->send.cc.window = 128;
+	for (reads = 0; rox_cc_read_room(qp); reads++)
+		room_after(qp, 16, 0);
+	KUNIT_EXPECT_EQ(test, reads, 9);
+	KUNIT_EXPECT_EQ(test, rox_cc_room(qp), 0);
+	/* One answer makes no room yet, nor do two but for a packet. */
+	KUNIT_EXPECT_EQ(test, room_after(qp, 0, 16), 0);
+	KUNIT_EXPECT_EQ(test, room_after(qp, 0, 15), 0);
+	KUNIT_EXPECT_EQ(test, room_after(qp, 0, 1), 32);
+	KUNIT_EXPECT_EQ(test, room_after(qp, 16, 0), 16);
+	KUNIT_EXPECT_EQ(test, room_after(qp, 16, 0), 0);
+	/* Nothing is outstanding, so nothing else would end the wait. */
+	KUNIT_EXPECT_EQ(test, room_after(qp, 0, 144), 144);
+	destroy(qp);
+}
+
+/* Where a window has few packets, READs keep to it. */
+static void few_packets_are_no_room_for_several(struct kunit *test)
+{
+	struct rox_qp *qp = sender(test, IB_QPT_RC, &rox_cc_none);
+
+	qp->send.cc.window = ROX_WINDOW_PROBE;
+	KUNIT_EXPECT_EQ(test, room_after(qp, ROX_WINDOW_PROBE, 0), 0);
+	KUNIT_EXPECT_EQ(test, room_after(qp, 0, 1), 1);
+	/* The window became smaller than what is outstanding. */
+	qp->send.cc.window = 1;
+	KUNIT_EXPECT_EQ(test, room_after(qp, 0, 1), 0);
+	KUNIT_EXPECT_EQ(test, room_after(qp, 0, 2), 1);
+	destroy(qp);
+}
+
 static struct kunit_case rox_congestion_cases[] = {
 	KUNIT_CASE(connections_take_an_algorithm),
 	KUNIT_CASE(a_dscp_has_its_own),
@@ -373,6 +420,8 @@ static struct kunit_case rox_congestion_cases[] = {
 	KUNIT_CASE(what_is_sent_again_is_no_longer_than_a_burst),
 	KUNIT_CASE(a_timeout_leaves_no_more_than_the_window),
 	KUNIT_CASE(cnps_count_for_who_takes_them),
+	KUNIT_CASE(reads_wait_for_room_for_several),
+	KUNIT_CASE(few_packets_are_no_room_for_several),
 	{}
 };
 

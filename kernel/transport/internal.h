@@ -42,8 +42,6 @@
 #define ROX_EARLY_DEV_BYTES	SZ_64M
 /* So much a peer that stores early requests is expected to store. */
 #define ROX_EARLY_ASSUMED	(ROX_EARLY_QP_BYTES / 2)
-/* A READ is requested in pieces of this size, so that the requester paces the responses. */
-#define ROX_READ_CHUNK		(128U * 1024)
 /* Shorter local ACK timeouts are raised to this, because a software peer does not answer faster. */
 #define ROX_MIN_ACK_TIMEOUT_NS	(1 * NSEC_PER_MSEC)
 

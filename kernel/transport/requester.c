@@ -98,21 +98,27 @@ static bool rox_may_begin(const struct rox_qp *qp, const struct rox_swqe *wqe)
 	       rox_state_ok(qp, wqe);
 }
 
+/* Return: packets that may be sent, or that a READ may request. */
+static u32 rox_room(struct rox_qp *qp, const struct rox_swqe *wqe)
+{
+	return rox_wqe_is_read(wqe) ? rox_cc_read_room(qp) : rox_cc_room(qp);
+}
+
 static bool rox_may_send(struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	if (!rox_may_begin(qp, wqe))
 		return false;
 	if (rox_is_rc(qp) &&
-	    !(rox_reads_ok(qp, wqe) && rox_cc_room(qp) && rox_credit_ok(qp, wqe)))
+	    !(rox_reads_ok(qp, wqe) && rox_room(qp, wqe) && rox_credit_ok(qp, wqe)))
 		return false;
 	if (likely(!qp->send.cc.active))
 		return true;
 	/* A new quota may make the window smaller: look again. */
-	return rox_cc_may_send(qp) && (!rox_is_rc(qp) || rox_cc_room(qp));
+	return rox_cc_may_send(qp) && (!rox_is_rc(qp) || rox_room(qp, wqe));
 }
 
 /* For the optional counters: counts why rox_may_send() said no. */
-static noinline void rox_count_stall(const struct rox_qp *qp, const struct rox_swqe *wqe)
+static noinline void rox_count_stall(struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	enum rox_counter why = ROX_CNT_STALL_CREDITS;
 
@@ -120,7 +126,7 @@ static noinline void rox_count_stall(const struct rox_qp *qp, const struct rox_s
 		return;
 	if (!rox_reads_ok(qp, wqe))
 		why = ROX_CNT_STALL_READS;
-	else if (!rox_cc_room(qp))
+	else if (!rox_room(qp, wqe))
 		why = ROX_CNT_STALL_WINDOW;
 	else if (rox_credit_ok(qp, wqe))
 		why = ROX_CNT_STALL_PACE;
@@ -205,20 +211,25 @@ static void rox_burst_payload(struct rox_qp *qp, struct rox_swqe *wqe, u32 index
 }
 
 /*
- * Return: how many messages may follow this one in the same frame, with one ACK for all. @bursts
- * is what the run may still send, with this message. Only messages of one packet are combined.
+ * Return: how many messages of one packet, or requests of READs, may follow this one in the same
+ * frame, with one ACK for all. @bursts is what the run may still send, with this one.
  */
-static u32 rox_run_follow(const struct rox_qp *qp, const struct rox_swqe *wqe, int bursts)
+static u32 rox_run_follow(struct rox_qp *qp, const struct rox_swqe *wqe, int bursts)
 {
-	u32 most = bursts - 1;
+	u32 most = bursts - 1, pieces = 1, chunk;
 
-	if (wqe->npkts > 1)
+	if (rox_wqe_is_read(wqe)) {
+		chunk = rox_read_chunk_pkts(qp);
+		pieces = DIV_ROUND_UP(wqe->npkts - wqe->sent, chunk);
+		most = min(most, (rox_cc_read_room(qp) - 1) / min(wqe->npkts, chunk));
+	} else if (wqe->npkts > 1) {
 		return 0;
-	if (rox_is_rc(qp))
+	} else if (rox_is_rc(qp)) {
 		most = min(most, rox_cc_room(qp) - 1);
+	}
 	if (!most)
 		return 0;
-	return min_t(u32, most, qp->sq.index - qp->send.cur - 1 +
+	return min_t(u32, most, pieces + qp->sq.index - qp->send.cur - 2 +
 				max(rox_ring_pending(&qp->sq), 0));
 }
 

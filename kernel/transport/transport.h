@@ -250,14 +250,14 @@ struct rox_recovery {
 
 /**
  * struct rox_congestion - how much a send side may have in flight (transport/congestion.h)
- * @window: maximum number of unacknowledged packets; small after a timeout or RNR NAKs,
- *	grows with ACKs up to the window of @flow
+ * @window: most unacknowledged packets: as for @flow, or fewer after a timeout or RNR NAKs
  * @extra: so many more packets are sent in this run: the peer keeps what is behind a gap
  * @acked: packets acknowledged since @window last grew, if @cautious
  * @ask: an ACK is asked for at least once in this many packets
  * @cautious: the peer seems to drop early requests
  * @active: the algorithm does something: it is not `none`
  * @read_marked: a response to a READ came with the mark for congestion
+ * @reads_wait: READs wait for room for several of them; see rox_cc_read_room()
  * @untimed: counts requests of one packet, of which some are timed
  * @untold: acknowledged packets that @flow does not know of
  * @quota: bytes that @flow has paid for and that are not sent
@@ -275,6 +275,7 @@ struct rox_congestion {
 	bool cautious;
 	bool active;
 	bool read_marked;
+	bool reads_wait;
 	u8 untimed;
 	u32 untold;
 	u32 quota;
