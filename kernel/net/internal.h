@@ -345,8 +345,8 @@ bool rox_path_is_uncut(const struct rox_path *path, const struct rox_endpoint *f
 /* Packets without an ICRC were sent. A run of the sender. */
 void rox_near_left(struct rox_path *path);
 /*
- * The peer lacks packets of the path, whatever the reason. If that is not @known, nothing changes. A
- * run of the sender. Return: true if packets without an ICRC were sent.
+ * The peer lacks packets of the path, whatever the reason. If that is not @known, nothing changes.
+ * A run of the sender. Return: true if packets without an ICRC were sent.
  */
 bool rox_near_lost(struct rox_path *path, bool known);
 

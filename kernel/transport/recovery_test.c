@@ -448,7 +448,7 @@ static void what_is_lost_again_is_told(struct kunit *test)
 	destroy_writes(qp);
 }
 
-/* A probe is no reason to send ICRCs that nobody looks at. That what follows it is missing is one. */
+/* ICRCs that nobody looks at stay away, unless the answer to a probe shows that more is missing. */
 static void a_probe_is_no_loss_until_its_answer_shows_one(struct kunit *test)
 {
 	struct rox_qp *qp = of_writes(test);

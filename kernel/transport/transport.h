@@ -361,8 +361,7 @@ struct rox_holes {
  * @mail: an ACK or NAK from a peer on the same device (transport/direct.c); 0: none
  * @answer: like @mail, an ACK of a peer that has run within this side's run. It is read after
  *	@mail: either it is newer, or it says nothing more
- * @iter: payload of WQE @iter_wqe at byte @iter_off, if @iter_valid; valid during one run
- *	only
+ * @iter: payload of WQE @iter_wqe at byte @iter_off, if @iter_valid; for one run only
  */
 struct rox_send {
 	struct rox_side side;
