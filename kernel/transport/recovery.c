@@ -79,6 +79,12 @@
 /* Probes before the ACK timeout. The wait for each is twice as long as for the one before. */
 #define ROX_PROBES		3
 
+/*
+ * A probe is to find out whether something is missing. If that is more than the probe, its answer
+ * says so. If so many probes in a row are answered, all that they sent again may have been missing.
+ */
+#define ROX_STALLS		3
+
 /* The first probe is sent after two round trips and this. The round trip is a guess at first. */
 #define ROX_PROBE_NS		(2 * NSEC_PER_MSEC)
 #define ROX_ROUND_TRIP_NS	(8 * NSEC_PER_MSEC)
@@ -397,8 +403,7 @@ void rox_recovery_send(struct rox_qp *qp)
 		rox_recovery_trusts(qp);
 		return;
 	}
-	/* A probe is to find out. If the peer lacks more, the answer to it says so. */
-	rox_retry_missing(qp, !rec->probes);
+	rox_retry_missing(qp, !rec->probes || rec->stalls >= ROX_STALLS);
 	rox_cc_untime(qp);
 	rox_recovery_lost_again(qp);
 	if (due == ROX_GAP_ALL)
@@ -474,7 +479,8 @@ bool rox_recovery_probe(struct rox_qp *qp, enum rox_wait what)
 		rec->due = ROX_GAP_ALL;
 		return true;
 	}
-	rec->probes++;
+	if (!rec->probes++ && rec->stalls < ROX_STALLS)
+		rec->stalls++;
 	if (!rec->due && (rox_can_resend(qp) || rox_holes_seen(qp)))
 		rec->due = 1;
 	return true;
@@ -551,6 +557,8 @@ void rox_recovery_progress(struct rox_qp *qp, u32 una)
 {
 	struct rox_recovery *rec = &qp->send.recovery;
 
+	if (!rec->probes)
+		rec->stalls = 0;
 	rec->probes = 0;
 	rec->waited = 0;
 	if (unlikely(qp->send.waits == ROX_WAIT_GAP)) {

@@ -467,6 +467,34 @@ static void a_probe_is_no_loss_until_its_answer_shows_one(struct kunit *test)
 	destroy_writes(qp);
 }
 
+/* The peer answers late, or lacks the packet that a probe sends again. */
+static void stalls(struct kunit *test, struct rox_qp *qp)
+{
+	KUNIT_EXPECT_TRUE(test, rox_recovery_probe(qp, ROX_WAIT_PROBE));
+	refills(test, qp);
+	/* Another one, as the answer is late. */
+	KUNIT_EXPECT_TRUE(test, rox_recovery_probe(qp, ROX_WAIT_PROBE));
+	refills(test, qp);
+	rox_recovery_progress(qp, rox_psn_add(qp->send.una, 2));
+}
+
+static void progress_that_always_needs_a_probe_shows_a_loss(struct kunit *test)
+{
+	struct rox_qp *qp = of_writes(test);
+	struct rox_near *near = &qp->path.near;
+
+	near->left = true;
+	stalls(test, qp);
+	stalls(test, qp);
+	rox_recovery_progress(qp, rox_psn_add(qp->send.una, 1));
+	stalls(test, qp);
+	stalls(test, qp);
+	KUNIT_EXPECT_EQ(test, near->losses, 0);
+	stalls(test, qp);
+	KUNIT_EXPECT_EQ(test, near->losses, 1);
+	destroy_writes(qp);
+}
+
 /* The first gap has been filled, and the answer to that comes: it ends at another one. */
 static void answered_up_to_the_next_gap(struct kunit *test, struct rox_qp *qp)
 {
@@ -670,6 +698,7 @@ static struct kunit_case rox_recovery_cases[] = {
 	KUNIT_CASE(what_was_lost_is_told_once),
 	KUNIT_CASE(what_is_lost_again_is_told),
 	KUNIT_CASE(a_probe_is_no_loss_until_its_answer_shows_one),
+	KUNIT_CASE(progress_that_always_needs_a_probe_shows_a_loss),
 	KUNIT_CASE(an_ack_shows_the_next_gap),
 	KUNIT_CASE(an_ack_of_all_that_was_sent_shows_none),
 	KUNIT_CASE(where_packets_overtake_an_ack_shows_no_gap),
