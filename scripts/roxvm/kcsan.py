@@ -33,6 +33,8 @@ JUDGED = {
         "a reader under RCU finds an entry or the head of the array before or after it is replaced",
     frozenset(("process_one_work", "queue_work_on")):
         "whoever sets the bit that a work is pending owns the word, and the worker clears it with a barrier",
+    frozenset(("move_linked_works", "queue_work_on")):
+        "the worker reads another bit of that word, which changes only under the lock of its pool",
 }
 # The line at the end of a report that names the current task. It may name a work item of ours that
 # began or ended during the race.
