@@ -109,6 +109,11 @@ static inline u32 rox_cc_room(const struct rox_qp *qp)
 	return used < window ? window - used : 0;
 }
 
+static inline u32 rox_read_chunk_pkts(const struct rox_qp *qp)
+{
+	return max(1U, ROX_READ_CHUNK / qp->mtu);
+}
+
 /*
  * Return: packets that READs may request. When they have requested a window and some more, they
  * wait until there is as much room below it. So several requests go together, and their responses
@@ -119,7 +124,7 @@ static inline u32 rox_cc_read_room(struct rox_qp *qp)
 	struct rox_congestion *cc = &qp->send.cc;
 	u32 used = rox_psn_diff(qp->send.psn, qp->send.una);
 	u32 window = cc->window + cc->extra;
-	u32 some = min(window / ROX_READS_PART, ROX_READ_CHUNK / qp->mtu);
+	u32 some = min(window / ROX_READS_PART, rox_read_chunk_pkts(qp));
 
 	if (used >= window + some)
 		cc->reads_wait = true;

@@ -318,11 +318,6 @@ static inline bool rox_wqe_is_local(const struct rox_swqe *wqe)
 	       wqe->opcode == IB_WR_REG_MR;
 }
 
-static inline u32 rox_read_chunk_pkts(const struct rox_qp *qp)
-{
-	return max(1U, ROX_READ_CHUNK / qp->mtu);
-}
-
 /* refused.c */
 void rox_send_refused(struct rox_qp *qp);
 
