@@ -337,3 +337,21 @@ int rox_iter_read_pieces(struct rox_iter *it, void *dst, size_t len)
 {
 	return rox_iter_copy_all(it, dst, len, false);
 }
+
+int rox_iter_write_each(struct rox_iter *it, const void *src, size_t len, size_t stride, u32 n)
+{
+	int err = 0;
+
+	for (; n && !err; n--, src += stride)
+		err = rox_iter_copy_all(it, (void *)src, len, true);
+	return err;
+}
+
+int rox_iter_read_each(struct rox_iter *it, void *dst, size_t len, size_t stride, u32 n)
+{
+	int err = 0;
+
+	for (; n && !err; n--, dst += stride)
+		err = rox_iter_copy_all(it, dst, len, false);
+	return err;
+}

@@ -459,6 +459,13 @@ static inline int rox_iter_read(struct rox_iter *it, void *dst, size_t len)
 	return 0;
 }
 
+/*
+ * The same as @n calls of rox_iter_write() or rox_iter_read() for @len bytes, whose places in @src
+ * or @dst are @stride apart.
+ */
+int rox_iter_write_each(struct rox_iter *it, const void *src, size_t len, size_t stride, u32 n);
+int rox_iter_read_each(struct rox_iter *it, void *dst, size_t len, size_t stride, u32 n);
+
 /* Drops the reference on the current MR. The position stays, and @it may be used again. */
 static inline void rox_iter_end(struct rox_iter *it)
 {

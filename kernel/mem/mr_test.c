@@ -226,6 +226,43 @@ static void iter_writes_across_pages(struct kunit *test)
 	}
 }
 
+#define EACH		3000
+#define EACH_STRIDE	3017
+#define EACH_TIMES	7
+
+/* The same bytes as by one call for each of them. */
+static void iter_copies_each(struct kunit *test)
+{
+	struct copied *c = copied_begin(test);
+	u32 i, in;
+
+	for (i = 0; i < c->sge.length; i++)
+		*copied_at(c, i) = i * 7 + i / 256;
+	KUNIT_ASSERT_EQ(test, rox_iter_read_each(&c->it, c->buffer, EACH, EACH_STRIDE, EACH_TIMES),
+			0);
+	KUNIT_EXPECT_EQ(test, c->it.off, EACH * EACH_TIMES);
+	for (i = 0; i < EACH_STRIDE * EACH_TIMES; i++) {
+		in = i / EACH_STRIDE * EACH + i % EACH_STRIDE;
+		KUNIT_ASSERT_EQ(test, c->buffer[i],
+				i % EACH_STRIDE < EACH ? (u8)(in * 7 + in / 256) : 0);
+	}
+	memset(c->memory, 0, COPY_PAGES * COPY_PAGE);
+	rox_iter_return(&c->it, 0, 0);
+	KUNIT_ASSERT_EQ(test, rox_iter_write_each(&c->it, c->buffer, EACH, EACH_STRIDE, EACH_TIMES),
+			0);
+	for (i = 0; i < c->sge.length; i++)
+		KUNIT_ASSERT_EQ(test, *copied_at(c, i),
+				i < EACH * EACH_TIMES ? (u8)(i * 7 + i / 256) : 0);
+	/* What fits is copied. */
+	KUNIT_EXPECT_EQ(test, rox_iter_write_each(&c->it, c->buffer, EACH, EACH_STRIDE, 2),
+			-EMSGSIZE);
+	KUNIT_EXPECT_EQ(test, *copied_at(c, c->sge.length - 1),
+			c->buffer[EACH_STRIDE + c->sge.length - 1 - EACH * (EACH_TIMES + 1)]);
+	c = copied_begin(test);
+	KUNIT_EXPECT_EQ(test, rox_iter_read_each(&c->it, c->buffer, COPY_PAGE, 0, COPY_PAGES),
+			-EMSGSIZE);
+}
+
 static void map_joins_neighbours_only(struct kunit *test)
 {
 	unsigned long blocks[] = { SZ_1M, SZ_1M + 4096, SZ_2M, SZ_1M + 8192 };
@@ -336,6 +373,7 @@ static struct kunit_case rox_mr_map_cases[] = {
 	KUNIT_CASE_PARAM(iter_gives_the_right_bytes, mr_layout_gen_params),
 	KUNIT_CASE(iter_reads_across_pages),
 	KUNIT_CASE(iter_writes_across_pages),
+	KUNIT_CASE(iter_copies_each),
 	KUNIT_CASE(map_joins_neighbours_only),
 	KUNIT_CASE(map_outside_gives_nothing),
 	{}

@@ -222,6 +222,26 @@ static bool rox_run_goes_on(const u8 *p, __be64 *key)
 	       (rox_bth_alike(*key, before) && rox_run_flags(*key) == rox_run_flags(before));
 }
 
+/* Takes the full packets that follow in the same piece of memory, and whose BTHs have @key, too. */
+static void rox_run_extend(struct rox_run *run, struct rox_rx *walk, __be64 key)
+{
+	u32 off = walk->off, left = walk->left, seg = walk->seg, n = 0;
+
+	if (left < seg || unlikely(run->bad || walk->part))
+		return;
+	while (left >= seg && rox_piece_has(&walk->piece, off, ROX_BTH_LEN) &&
+	       rox_bth_key(rox_piece_at(&walk->piece, off)) == key) {
+		off += seg;
+		left -= seg;
+		n++;
+	}
+	walk->off = off;
+	walk->left = left;
+	walk->index += n;
+	run->count += n;
+	run->octets += n * seg;
+}
+
 /* The BTH of the next packet, which has @len bytes. Return: NULL if the packet is too short. */
 static const u8 *rox_next_bth(struct rox_rx *walk, u32 len, u8 *buf)
 {
@@ -244,7 +264,7 @@ static void rox_deliver_runs(const struct rox_in_frame *f)
 	u32 len;
 
 	rox_rx_walk(&walk, f->rx.skb, f->off, f->len, f->seg);
-	for (; walk.left; rox_rx_step(&walk, len)) {
+	for (; walk.left; rox_rx_step(&walk, len), rox_run_extend(&run, &walk, key)) {
 		len = rox_rx_len(&walk);
 		p = rox_next_bth(&walk, len, buf);
 		if (likely(!run.bad && rox_run_goes_on(p, &key))) {

@@ -326,21 +326,31 @@ void *rox_frame_space(struct rox_frame *frame, u32 *len)
 	return rox_add_frag(frame, pages, *len);
 }
 
-void *rox_frame_whole(struct rox_frame *frame, u32 len)
+/* Sets *@n to how many packets of @len bytes @pages has room for, if fewer. Return: their bytes. */
+static u32 rox_pages_room(const struct page_frag *pages, u32 len, u32 *n)
+{
+	*n = min(*n, (pages->size - pages->offset) / len);
+	return *n * len;
+}
+
+void *rox_frame_packets(struct rox_frame *frame, u32 len, u32 *n)
 {
 	struct page_frag *pages;
 
-	if (frame->last)
+	if (frame->last) {
+		*n = 1;
 		return rox_frame_next(frame, len);
+	}
 	if (frame->linear)
-		return skb_put(frame->skb, len);
+		return skb_put(frame->skb, *n * len);
 	if (likely(rox_frag_goes_on(frame, len))) {
+		len = rox_pages_room(frame->pages, len, n);
 		skb_frag_size_add(frame->frag, len);
 		return rox_frame_grow(frame, len);
 	}
 
 	pages = rox_pool_whole(this_cpu_ptr(&rox_frag_pools), len);
-	return pages ? rox_add_frag(frame, pages, len) : NULL;
+	return pages ? rox_add_frag(frame, pages, rox_pages_room(pages, len, n)) : NULL;
 }
 
 /*

@@ -56,6 +56,40 @@ static void packets_are_in_one_piece(struct kunit *test)
 	rox_frame_drop(&frame);
 }
 
+/* As many as its piece has room for, and never none. */
+static void several_packets_are_in_one_piece_together(struct kunit *test)
+{
+	struct rox_frame frame;
+	u32 n, found = 0;
+	u8 *p;
+
+	local_bh_disable();
+	begin(test, &frame);
+	while (found < 15) {
+		n = 15 - found;
+		p = rox_frame_packets(&frame, PACKET, &n);
+		KUNIT_ASSERT_NOT_NULL(test, p);
+		KUNIT_ASSERT_GE(test, n, 1U);
+		KUNIT_ASSERT_LE(test, n, 15 - found);
+		found += n;
+		/* Less than asked for: the piece has no room for another one. */
+		KUNIT_EXPECT_TRUE(test, found == 15 ||
+				  frame.pages->size - frame.pages->offset < PACKET);
+		memset(p, found, n * PACKET);
+		KUNIT_EXPECT_EQ(test, frame.skb->len, 64 + found * PACKET);
+	}
+	local_bh_enable();
+	rox_frame_drop(&frame);
+	local_bh_disable();
+	KUNIT_ASSERT_EQ(test, rox_frame_begin_local(&frame, 64, 1024), 0);
+	n = 4;
+	KUNIT_ASSERT_NOT_NULL(test, rox_frame_packets(&frame, 256, &n));
+	KUNIT_EXPECT_EQ(test, n, 4U);
+	KUNIT_EXPECT_EQ(test, frame.skb->len, 64U + 1024U);
+	local_bh_enable();
+	rox_frame_drop(&frame);
+}
+
 static void a_packet_is_known_by_what_its_sender_signed(struct kunit *test)
 {
 	struct rox_frame frame;
@@ -252,6 +286,7 @@ static void which_frames_are_lists(struct kunit *test)
 
 static struct kunit_case frame_cases[] = {
 	KUNIT_CASE(packets_are_in_one_piece),
+	KUNIT_CASE(several_packets_are_in_one_piece_together),
 	KUNIT_CASE(a_packet_is_known_by_what_its_sender_signed),
 	KUNIT_CASE(short_packets_have_no_entry_of_their_own),
 	KUNIT_CASE(pages_of_others_are_not_known),

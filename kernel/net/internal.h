@@ -213,8 +213,8 @@ static inline void rox_rx_walk(struct rox_rx *rx, struct sk_buff *skb, u32 off, 
 	rx->seg = seg;
 	rx->index = 0;
 	rx->part = rox_skb_is_list(skb) ? skb : NULL;
-	rx->piece_off = 0;
-	rx->piece_end = 0;
+	rx->piece.end = 0;
+	rx->piece.next = 0;
 }
 
 /* Return: UDP payload bytes of the next packet; 0 if there is none. */
@@ -236,14 +236,21 @@ static inline void rox_rx_step(struct rox_rx *rx, u32 len)
 		rx->part = rx->part == rx->skb ? skb_shinfo(rx->skb)->frag_list : rx->part->next;
 }
 
+/*
+ * Finds the byte with @off of a frame, and *@len bytes from there on as far as they are in one
+ * piece. @piece: the piece that was found last, or all 0. Any context. Return: the address; NULL if
+ * it is not mapped.
+ */
+const u8 *rox_piece_find(const struct sk_buff *skb, struct rox_rx_piece *piece, u32 off, u32 *len);
+
 /* rox_rx_whole() where the bytes are not in the current piece. */
 const u8 *rox_rx_enter(struct rox_rx *rx, u32 off, u32 len);
 
 /* Return: the address of @len bytes at @off of the frame; NULL if they are in several pieces. */
 static inline const u8 *rox_rx_whole(struct rox_rx *rx, u32 off, u32 len)
 {
-	if (likely(off >= rx->piece_off && off + len <= rx->piece_end))
-		return rx->piece + (off - rx->piece_off);
+	if (likely(rox_piece_has(&rx->piece, off, len)))
+		return rox_piece_at(&rx->piece, off);
 	return rox_rx_enter(rx, off, len);
 }
 
@@ -403,7 +410,7 @@ struct rox_signature {
  * @table: the table of that page, see rox_signature_at(); NULL if it has none
  * @last: the packet appended last, if the frame is a list of packets; else NULL
  *
- * Filled piece by piece with rox_frame_space() and rox_frame_whole(), on one CPU, with bottom
+ * Filled piece by piece with rox_frame_space() and rox_frame_packets(), on one CPU, with bottom
  * halves disabled.
  */
 struct rox_frame {
@@ -433,9 +440,9 @@ static inline struct rox_signature *rox_signature_at(struct rox_signature *table
 
 /*
  * Begins a frame for packets of up to @seg and together up to @len bytes of UDP payload. If the
- * frame becomes a list (@last), it is filled with rox_frame_whole() alone. The caller fills in the
- * IP and UDP headers (skb_network_header(), udp_hdr()), also those of the other packets of a list
- * (skb_walk_frags()). Return: 0 or -ENOMEM.
+ * frame becomes a list (@last), it is filled with rox_frame_packets() alone. The caller fills in
+ * the IP and UDP headers (skb_network_header(), udp_hdr()), also those of the other packets of a
+ * list (skb_walk_frags()). Return: 0 or -ENOMEM.
  */
 int rox_frame_begin(struct rox_frame *frame, const struct dst_entry *dst, u32 ip_len, u32 seg,
 		    u32 len);
@@ -449,12 +456,22 @@ int rox_frame_begin_local(struct rox_frame *frame, u32 hdr, u32 len);
  */
 void *rox_frame_space(struct rox_frame *frame, u32 *len);
 /*
- * Appends exactly @len bytes, a packet, in one piece. Return: the address to write them to; NULL if
- * no page has room for them, or a list has no memory.
+ * Appends at least one and up to *@n packets of exactly @len bytes, all in one piece. Return: the
+ * address to write them to, with their number in *@n; NULL if no page has room for a packet, or a
+ * list has no memory.
  */
-void *rox_frame_whole(struct rox_frame *frame, u32 len);
+void *rox_frame_packets(struct rox_frame *frame, u32 len, u32 *n);
+
+/* The same for one packet. */
+static inline void *rox_frame_whole(struct rox_frame *frame, u32 len)
+{
+	u32 n = 1;
+
+	return rox_frame_packets(frame, len, &n);
+}
+
 /*
- * Can a packet of @len bytes, which the last rox_frame_whole() made room for, be signed? Else the
+ * Can a packet of @len bytes, which the last rox_frame_packets() made room for, be signed? Else the
  * frame has no table, or the packet no entry of its own.
  */
 static inline bool rox_frame_signs(const struct rox_frame *frame, u32 len)
@@ -463,7 +480,7 @@ static inline bool rox_frame_signs(const struct rox_frame *frame, u32 len)
 }
 
 /*
- * Signs the packet at @p, which the last rox_frame_whole() made room for, rox_frame_signs(), and
+ * Signs the packet at @p, which the last rox_frame_packets() made room for, rox_frame_signs(), and
  * which is complete. @mark and @origin: see struct rox_signature.
  */
 static inline void rox_frame_sign(const struct rox_frame *frame, const void *p, u32 mark,

@@ -481,8 +481,7 @@ static inline bool rox_tx_waits(const struct rox_sender *sender)
  * @payload_off: offset of the payload from skb->data, or in the sender's burst
  * @payload_len: payload bytes without pad and ICRC
  * @payload: the payload, if it came by UDP and is in one piece; else NULL
- * @joined: the payload of the first packet, if rox_rx_join() joined several
- * @stride: bytes from the payload of one of these to that of the next
+ * @stride: bytes from the payload of a packet to that of the next, if rox_rx_join() joined several
  *
  * Loopback joins consecutive packets of a burst into one struct rox_pkt. Its opcode is that of a
  * packet with all of their payload. rox_rx_join() joins packets of a UDP frame.
@@ -497,7 +496,6 @@ struct rox_pkt {
 	u32 payload_off;
 	u32 payload_len;
 	const u8 *payload;
-	const u8 *joined;
 	u32 stride;
 };
 
@@ -549,6 +547,32 @@ static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
 }
 
 /**
+ * struct rox_rx_piece - bytes of a received frame that follow each other in memory
+ * @at: address of the first one
+ * @off: its offset in the frame
+ * @end: offset of the byte after the last one; 0: there is no piece
+ * @page: their page, if it is a page fragment and may be one of ours; else NULL
+ * @next: what follows it in the frame: 0: not known; else page fragment @next - 1
+ */
+struct rox_rx_piece {
+	const u8 *at;
+	u32 off;
+	u32 end;
+	u32 next;
+	const struct page *page;
+};
+
+static inline bool rox_piece_has(const struct rox_rx_piece *piece, u32 off, u32 len)
+{
+	return off >= piece->off && off + len <= piece->end;
+}
+
+static inline const u8 *rox_piece_at(const struct rox_rx_piece *piece, u32 off)
+{
+	return piece->at + (off - piece->off);
+}
+
+/**
  * struct rox_rx - walks the packets of a received frame
  * @skb: the frame; data points at the IP header, or at a struct rox_local_hdr
  * @head: the headers that all packets have, and the BTH of the last one
@@ -564,11 +588,8 @@ static inline struct rox_skb_cb *rox_skb_cb(const struct sk_buff *skb)
  * @seg: UDP payload bytes of each packet but the last (gso_size), or all
  * @part: in a list of packets: the next one; else NULL
  * @index: index of the next packet in the frame
- * @piece: address of the piece of memory that had the last packet
- * @piece_off: offset of its first byte in the frame
- * @piece_end: offset of the byte after it
- * @piece_page: its page, if it is a page fragment and may be one of ours; else NULL
- * @piece_known: rox_frame_knows() that page
+ * @piece: the piece of memory that had the last packet
+ * @piece_known: rox_frame_knows() its page
  */
 struct rox_rx {
 	struct sk_buff *skb;
@@ -585,10 +606,7 @@ struct rox_rx {
 	u32 seg;
 	const struct sk_buff *part;
 	u32 index;
-	const u8 *piece;
-	u32 piece_off;
-	u32 piece_end;
-	const struct page *piece_page;
+	struct rox_rx_piece piece;
 	bool piece_known;
 };
 

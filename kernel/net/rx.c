@@ -17,53 +17,6 @@ static bool recheck;
 module_param(recheck, bool, 0644);
 MODULE_PARM_DESC(recheck, "Compute the ICRC also of packets that have been on no wire (default: N)");
 
-/**
- * rox_skb_walk() - calls a function for each contiguous piece of a frame
- * @skb: the frame
- * @off: first byte
- * @len: bytes, all within the frame
- * @fn: gets @arg, the piece and its length; stops the walk if not 0
- * @arg: passed on
- *
- * Return: 0, or what @fn returned
- */
-static __always_inline int rox_skb_walk(struct sk_buff *skb, u32 off, u32 len,
-					int (*fn)(void *arg, const u8 *p, u32 len), void *arg)
-{
-	struct skb_seq_state st;
-	u32 done = 0;
-	int err = 0;
-
-	skb_prepare_seq_read(skb, off, off + len, &st);
-	while (done < len && !err) {
-		const u8 *p;
-		u32 n = skb_seq_read(done, &p, &st);
-
-		if (!n) {
-			err = -EFAULT;
-			break;
-		}
-		n = min(n, len - done);
-		err = fn(arg, p, n);
-		done += n;
-	}
-	skb_abort_seq_read(&st);
-	return err;
-}
-
-static int rox_crc_chunk(void *arg, const u8 *p, u32 len)
-{
-	u32 *crc = arg;
-
-	*crc = rox_icrc_update(*crc, p, len);
-	return 0;
-}
-
-static int rox_copy_chunk(void *arg, const u8 *p, u32 len)
-{
-	return rox_iter_write(arg, p, len);
-}
-
 static struct rox_local_hdr *rox_local_hdr(const struct sk_buff *skb)
 {
 	return (struct rox_local_hdr *)skb->data;
@@ -132,77 +85,6 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 	rox_rx_narrow(rx, cb->first, cb->count);
 }
 
-/* Sets rx->piece to @len bytes that begin at @off of the frame. Return: false if not mapped. */
-static bool rox_enter_piece(struct rox_rx *rx, const u8 *piece, u32 off, u32 len,
-			    const struct page *page)
-{
-	rx->piece = piece;
-	rx->piece_off = off;
-	rx->piece_end = piece ? off + len : 0;
-	rx->piece_page = page;
-	rx->piece_known = false;
-	return piece;
-}
-
-/* Sets it to the page fragment with @off of @skb, which begins at @begin of the frame. */
-static bool rox_enter_page(struct rox_rx *rx, const struct sk_buff *skb, u32 begin, u32 off)
-{
-	const struct skb_shared_info *info = skb_shinfo(skb);
-	int i;
-
-	begin += skb_headlen(skb);
-	for (i = 0; i < info->nr_frags && off >= begin; i++) {
-		const skb_frag_t *frag = &info->frags[i];
-		u32 len = skb_frag_size(frag);
-
-		if (off - begin < len)
-			return rox_enter_piece(rx, skb_frag_address_safe(frag), begin, len,
-					       skb_frag_page(frag));
-		begin += len;
-	}
-	return false;
-}
-
-/* The same in @part, a buffer in the list of the frame. */
-static bool rox_enter_sub(struct rox_rx *rx, const struct sk_buff *part, u32 begin, u32 off)
-{
-	if (off - begin < skb_headlen(part))
-		return rox_enter_piece(rx, part->data, begin, skb_headlen(part), NULL);
-	return rox_enter_page(rx, part, begin, off);
-}
-
-/* Sets it to the piece with @off: the linear part, a page fragment, or what GRO appended. */
-static bool rox_enter_part(struct rox_rx *rx, u32 off)
-{
-	struct sk_buff *skb = rx->skb;
-	u32 begin = skb->len;
-	const struct sk_buff *part = rx->part;
-
-	if (part && part != skb && off >= rx->off && off - rx->off < part->len)
-		return rox_enter_sub(rx, part, rx->off, off);
-	if (off < skb_headlen(skb))
-		return rox_enter_piece(rx, skb->data, 0, skb_headlen(skb), NULL);
-	skb_walk_frags(skb, part)
-		begin -= part->len;
-	if (off < begin)
-		return rox_enter_page(rx, skb, 0, off);
-	skb_walk_frags(skb, part) {
-		if (off - begin < part->len)
-			return rox_enter_sub(rx, part, begin, off);
-		begin += part->len;
-	}
-	return false;
-}
-
-const u8 *rox_rx_enter(struct rox_rx *rx, u32 off, u32 len)
-{
-	if ((off < rx->piece_off || off >= rx->piece_end) && !rox_enter_part(rx, off))
-		return NULL;
-	if (off + len > rx->piece_end)
-		return NULL;
-	return rx->piece + (off - rx->piece_off);
-}
-
 /* Sets the IP and UDP headers in rx->head. Length and IPv4 ID are set for each packet. */
 static void rox_rx_head(struct rox_rx *rx)
 {
@@ -233,18 +115,19 @@ static void rox_rx_uncut(struct rox_endpoint *to)
 /* Has a sender of this machine signed the packet at @whole, which is in rx->piece? */
 static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole)
 {
+	struct rox_rx_piece *piece = &rx->piece;
 	u32 origin;
 
-	if (!rx->piece_page || READ_ONCE(recheck))
+	if (!piece->page || READ_ONCE(recheck))
 		return false;
 	if (unlikely(!rx->piece_known)) {
-		if (!rox_frame_knows(rx->piece_page)) {
-			rx->piece_page = NULL;
+		if (!rox_frame_knows(piece->page)) {
+			piece->page = NULL;
 			return false;
 		}
 		rx->piece_known = true;
 	}
-	if (!rox_frame_signed(rx->piece_page, whole, rox_icrc_mark(&rx->head), &origin))
+	if (!rox_frame_signed(piece->page, whole, rox_icrc_mark(&rx->head), &origin))
 		return false;
 	rox_near_tell(origin);
 	return true;
@@ -253,12 +136,23 @@ static bool rox_rx_signed(struct rox_rx *rx, const u8 *whole)
 /* Is the ICRC of a packet in several pieces right? @crc: CRC of its headers */
 static noinline bool rox_icrc_fits_pieces(const struct rox_rx *rx, u32 len, u32 crc)
 {
-	u32 rest = len - ROX_BTH_LEN - ROX_ICRC_LEN;
+	u32 off = rx->off + ROX_BTH_LEN, end = rx->off + len - ROX_ICRC_LEN, n;
+	struct rox_rx_piece piece = {};
 	__le32 icrc;
 
-	if (skb_copy_bits(rx->skb, rx->off + len - ROX_ICRC_LEN, &icrc, sizeof(icrc)))
+	for (; off < end; off += n) {
+		const u8 *p;
+
+		n = end - off;
+		p = rox_piece_find(rx->skb, &piece, off, &n);
+		if (!p)
+			return false;
+		crc = rox_icrc_update(crc, p, n);
+	}
+	if (likely(rox_piece_has(&piece, end, sizeof(icrc))))
+		memcpy(&icrc, rox_piece_at(&piece, end), sizeof(icrc));
+	else if (skb_copy_bits(rx->skb, end, &icrc, sizeof(icrc)))
 		return false;
-	rox_skb_walk(rx->skb, rx->off + ROX_BTH_LEN, rest, rox_crc_chunk, &crc);
 	return icrc == rox_icrc_end(crc);
 }
 
@@ -311,9 +205,15 @@ static noinline bool rox_icrc_check(struct rox_rx *rx, u32 len, const u8 *whole)
 	return true;
 }
 
+/* Are the packets left right, as far as the ICRC tells? */
+static bool rox_rx_is_proved(const struct rox_rx *rx)
+{
+	return rx->unsent && rx->proved;
+}
+
 static bool rox_icrc_ok(struct rox_rx *rx, u32 len, const u8 *whole)
 {
-	if (!rx->unsent || !rx->proved)
+	if (!rox_rx_is_proved(rx))
 		return rox_icrc_check(rx, len, whole);
 	rox_ep_count(rox_skb_cb(rx->skb)->to, ROX_CNT_RX_ICRC_KNOWN);
 	return true;
@@ -339,12 +239,14 @@ static noinline bool rox_parse_ext_pieces(const struct rox_rx *rx, struct rox_pk
 static bool rox_parse_packet(struct rox_rx *rx, struct rox_pkt *pkt, u32 len, const u8 *whole)
 {
 	u8 *bth = rx->head.bth;
+	const u8 *begin;
 	u32 hdrs;
 
 	if (len < ROX_BTH_LEN + ROX_ICRC_LEN || len % 4)
 		return false;
-	if (likely(whole))
-		memcpy(bth, whole, ROX_BTH_LEN);
+	begin = whole ?: rox_rx_whole(rx, rx->off, ROX_BTH_LEN);
+	if (likely(begin))
+		memcpy(bth, begin, ROX_BTH_LEN);
 	else if (skb_copy_bits(rx->skb, rx->off, bth, ROX_BTH_LEN))
 		return false;
 	rox_bth_parse(&pkt->bth, bth);
@@ -439,26 +341,88 @@ bool rox_rx_next(struct rox_rx *rx, struct rox_pkt *pkt)
 	return true;
 }
 
-/*
- * Is the next packet of the frame like the last one, with PSN @psn? Then its BTH is in rx->head.
- * @len: length of the last one, which was in one piece.
+/**
+ * struct rox_alike - packets that continue a message
+ * @key: first bytes of the BTH that all of them have
+ * @psn: PSN of the next one
+ * @most: how many there may be
+ * @asked: bit 7: one of those that were found asks for an ACK
  */
-static bool rox_rx_continues(struct rox_rx *rx, u32 len, u32 psn)
-{
-	u8 *bth = rx->head.bth;
-	const u8 *whole;
+struct rox_alike {
 	__be64 key;
+	u32 psn;
+	u32 most;
+	u8 asked;
+};
+
+/* Is the packet whose BTH is at @bth the next of those? */
+static inline bool rox_is_alike(const struct rox_alike *like, const u8 *bth)
+{
 	__be32 word;
 
-	if (rx->left < len || rx->off + len > rx->piece_end)
-		return false;
-	whole = rx->piece + (rx->off - rx->piece_off);
-	key = rox_bth_key(whole);
-	memcpy(&word, whole + sizeof(key), sizeof(word));
-	if (!rox_bth_equal(key, rox_bth_key(bth)) || (be32_to_cpu(word) & ROX_PSN_MASK) != psn)
-		return false;
-	memcpy(bth + sizeof(key), &word, sizeof(word));
-	return rox_skb_cb(rx->skb)->checked || rox_icrc_ok(rx, len, whole);
+	memcpy(&word, bth + sizeof(like->key), sizeof(word));
+	return rox_bth_equal(like->key, rox_bth_key(bth)) &&
+	       (be32_to_cpu(word) & ROX_PSN_MASK) == like->psn;
+}
+
+/* It is one of them. */
+static inline void rox_take_alike(struct rox_alike *like, const u8 *bth)
+{
+	like->psn = rox_psn_add(like->psn, 1);
+	like->asked |= bth[sizeof(like->key)];
+}
+
+/* Moves past them. They need no checks. */
+static u32 rox_skip_alike(struct rox_rx *rx, struct rox_alike *like)
+{
+	u32 off = rx->off, n = 0;
+
+	while (n < like->most) {
+		const u8 *bth = rox_rx_whole(rx, off, ROX_BTH_LEN);
+
+		if (!bth || !rox_is_alike(like, bth))
+			break;
+		rox_take_alike(like, bth);
+		off += rx->seg;
+		n++;
+	}
+	rx->left -= off - rx->off;
+	rx->off = off;
+	rx->index += n;
+	return n;
+}
+
+/* The same where the ICRC of each is to be checked. */
+static u32 rox_check_alike(struct rox_rx *rx, struct rox_alike *like)
+{
+	u32 n = 0;
+
+	while (n < like->most) {
+		const u8 *bth = rox_rx_whole(rx, rx->off, ROX_BTH_LEN);
+
+		if (!bth || !rox_is_alike(like, bth))
+			break;
+		memcpy(rx->head.bth, bth, ROX_BTH_LEN);
+		if (!rox_icrc_ok(rx, rx->seg, rox_rx_whole(rx, rx->off, rx->seg)))
+			break;
+		rox_take_alike(like, bth);
+		rox_rx_step(rx, rx->seg);
+		n++;
+	}
+	return n;
+}
+
+static u32 rox_find_alike(struct rox_rx *rx, struct rox_alike *like)
+{
+	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
+	u32 n;
+
+	if (!cb->checked && !rox_rx_is_proved(rx))
+		return rox_check_alike(rx, like);
+	n = rox_skip_alike(rx, like);
+	if (likely(!cb->checked))
+		rox_ep_count_add(cb->to, ROX_CNT_RX_ICRC_KNOWN, n);
+	return n;
 }
 
 /**
@@ -468,35 +432,35 @@ static bool rox_rx_continues(struct rox_rx *rx, u32 len, u32 psn)
  * @most: the packets together have fewer bytes
  *
  * Stops at the first packet that is not a MIDDLE packet of full length with the next PSN and a
- * right ICRC, and at the end of the piece of memory. rox_rx_next() then finds that packet.
- * Bottom halves disabled.
+ * right ICRC. rox_rx_next() then finds that packet. Bottom halves disabled.
  */
 void rox_rx_join(struct rox_rx *rx, struct rox_pkt *pkt, u32 most)
 {
 	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
-	u32 size = pkt->payload_len, n = 1;
+	u32 size = pkt->payload_len, n;
+	struct rox_alike like;
 
-	if (!pkt->payload || !size || pkt->bth.pad || rx->part)
+	if (pkt->burst || rx->part || !size || size >= most || pkt->bth.pad)
 		return;
-	while ((n + 1) * size < most &&
-	       rox_rx_continues(rx, rx->seg, rox_psn_add(pkt->bth.psn, n))) {
-		pkt->bth.ackreq |= rx->head.bth[sizeof(__be64)] >> 7;
-		rox_rx_step(rx, rx->seg);
-		n++;
-	}
-	if (n == 1)
+	like = (struct rox_alike) {
+		.key = rox_bth_key(rx->head.bth),
+		.psn = rox_psn_add(pkt->bth.psn, 1),
+		.most = min((most - 1) / size - 1, rx->left / rx->seg),
+	};
+	n = rox_find_alike(rx, &like);
+	if (!n)
 		return;
-	pkt->joined = pkt->payload;
+	pkt->bth.ackreq |= like.asked >> 7;
 	pkt->payload = NULL;
 	pkt->stride = rx->seg;
-	pkt->npkts = n;
-	pkt->payload_len = n * size;
+	pkt->npkts += n;
+	pkt->payload_len += n * size;
 	if (unlikely(cb->checked))
 		return;
-	rox_ep_count_add(cb->to, ROX_CNT_RX_PKTS, n - 1);
-	rox_ep_count_add(cb->to, ROX_CNT_RX_BYTES, (n - 1) * size);
+	rox_ep_count_add(cb->to, ROX_CNT_RX_PKTS, n);
+	rox_ep_count_add(cb->to, ROX_CNT_RX_BYTES, n * size);
 	if (unlikely(cb->marked))
-		rox_ep_count_add(cb->to, ROX_CNT_NP_ECN_MARKED, n - 1);
+		rox_ep_count_add(cb->to, ROX_CNT_NP_ECN_MARKED, n);
 }
 
 bool rox_rx_cut(struct rox_rx *rx)
@@ -622,27 +586,67 @@ u16 rox_pkt_vlan(struct rox_net *net, const struct rox_pkt *pkt)
 	return err || vlan >= VLAN_N_VID ? 0 : vlan;
 }
 
+/* Copies @len bytes at @off of the frame. @piece: the piece that was found last, or all 0 */
+static int rox_copy_range(const struct sk_buff *skb, struct rox_rx_piece *piece, u32 off,
+			  struct rox_iter *dst, u32 len)
+{
+	int err = 0;
+	u32 n;
+
+	for (; len && !err; len -= n, off += n) {
+		const u8 *p;
+
+		n = len;
+		p = rox_piece_find(skb, piece, off, &n);
+		if (unlikely(!p))
+			return -EFAULT;
+		err = rox_iter_write(dst, p, n);
+	}
+	return err;
+}
+
+/* Return: how many places of @size bytes, @stride apart and the first at @off, are in @piece. */
+static u32 rox_piece_places(const struct rox_rx_piece *piece, u32 off, u32 size, u32 stride)
+{
+	return rox_piece_has(piece, off, size) ? (piece->end - off - size) / stride + 1 : 0;
+}
+
 static int rox_copy_joined(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len)
 {
-	u32 size = pkt->payload_len / pkt->npkts;
-	const u8 *p = pkt->joined + off / size * pkt->stride;
+	u32 size = pkt->payload_len / pkt->npkts, stride = pkt->stride;
+	u32 at = pkt->payload_off + off / size * stride;
 	u32 skip = off % size, n;
+	struct rox_rx_piece piece = {};
 	int err = 0;
 
-	for (; len && !err; len -= n, skip = 0, p += pkt->stride) {
+	while (len && !err) {
+		u32 whole = skip ? 0 : min(len / size, rox_piece_places(&piece, at, size, stride));
+
+		if (whole) {
+			err = rox_iter_write_each(dst, rox_piece_at(&piece, at), size, stride,
+						  whole);
+			len -= whole * size;
+			at += whole * stride;
+			continue;
+		}
 		n = min(len, size - skip);
-		err = rox_iter_write(dst, p + skip, n);
+		err = rox_copy_range(pkt->skb, &piece, at + skip, dst, n);
+		len -= n;
+		at += stride;
+		skip = 0;
 	}
 	return err;
 }
 
 int rox_pkt_copy_pieces(const struct rox_pkt *pkt, u32 off, struct rox_iter *dst, u32 len)
 {
+	struct rox_rx_piece piece = {};
+
 	if (!pkt->skb)
 		return rox_local_copy(pkt, off, dst, len);
 	if (!pkt->burst && pkt->npkts > 1)
 		return rox_copy_joined(pkt, off, dst, len);
-	return rox_skb_walk(pkt->skb, pkt->payload_off + off, len, rox_copy_chunk, dst);
+	return rox_copy_range(pkt->skb, &piece, pkt->payload_off + off, dst, len);
 }
 
 int rox_pkt_read(const struct rox_pkt *pkt, void *dst, u32 len)

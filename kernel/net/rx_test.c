@@ -165,9 +165,117 @@ static void packets_in_sequence_are_joined(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_PKTS), PACKETS);
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_BYTES), PACKETS * MTU);
 	for (i = 0; i < PACKETS; i++)
-		memcpy(to + i * MTU, pkt.joined + i * pkt.stride, MTU);
+		KUNIT_ASSERT_EQ(test, skb_copy_bits(f.skb, pkt.payload_off + i * pkt.stride,
+						    to + i * MTU, MTU), 0);
 	for (i = 0; i < sizeof(to); i++)
 		KUNIT_ASSERT_EQ(test, to[i], i / MTU + 1);
+	drop_frame(&f);
+}
+
+static void break_packet(struct frame *f, u32 i)
+{
+	f->payload[i * SEG + ROX_BTH_LEN + 7] ^= 1;
+}
+
+#define PIECES	5
+
+/* Where the fragments of a frame end: in payloads and with packets; and the first one in a BTH. */
+static const u32 ends[PIECES] = { SEG + 40, 3 * SEG, 3 * SEG + 100, 3 * SEG + 200, PACKETS * SEG };
+static const u32 ends_in_bth[PIECES] = { 2 * SEG + 6, 3 * SEG, 4 * SEG, 5 * SEG, PACKETS * SEG };
+
+/* The same frame in pieces, as netdevs make them. The linear part ends in the first payload. */
+static void make_pieces(struct kunit *test, struct frame *f, const u32 piece_ends[PIECES])
+{
+	u32 heads, from = SEG / 2, i;
+	struct page *page;
+
+	make_frame(test, f);
+	heads = f->payload - f->skb->data;
+	page = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	memcpy(page_address(page), f->payload, PACKETS * SEG);
+	f->payload = page_address(page);
+	for (i = 0; i < PIECES; from = piece_ends[i++]) {
+		if (i)
+			get_page(page);
+		skb_add_rx_frag(f->skb, i, page, from, piece_ends[i] - from, 0);
+	}
+	/* What is in the fragments goes from the linear part. */
+	f->skb->tail -= PACKETS * SEG - SEG / 2;
+	f->skb->len -= PACKETS * SEG - SEG / 2;
+	KUNIT_ASSERT_EQ(test, f->skb->len, heads + PACKETS * SEG);
+}
+
+/* Copies @pkt into memory, all of it or from @off on, and looks at each byte. */
+static void copy_joined(struct kunit *test, const struct frame *f, const struct rox_pkt *pkt,
+			u32 off)
+{
+	u32 len = pkt->payload_len - off, i;
+	u8 *to = kunit_kzalloc(test, len + 1, GFP_KERNEL);
+	const struct rox_mem_user who = rox_own_memory(f->qp, f->qp->ibqp.pd);
+	const struct rox_sge sge = { .addr = (uintptr_t)to, .length = len,
+				     .lkey = f->qp->ibqp.pd->local_dma_lkey };
+	struct rox_iter it;
+
+	KUNIT_ASSERT_NOT_NULL(test, to);
+	rox_iter_init(&it, &who, &sge, 1, IB_ACCESS_LOCAL_WRITE);
+	KUNIT_EXPECT_EQ(test, rox_pkt_copy(pkt, off, &it, len), 0);
+	rox_iter_end(&it);
+	for (i = 0; i < len; i++)
+		KUNIT_ASSERT_EQ(test, to[i], (off + i) / MTU + 1);
+	KUNIT_EXPECT_EQ(test, to[len], 0);
+}
+
+static void they_may_be_in_several_pieces(struct kunit *test)
+{
+	static const u32 offs[] = { 0, 1, MTU, 2 * MTU + 50, PACKETS * MTU - 1, PACKETS * MTU };
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+	u32 i;
+
+	make_pieces(test, &f, ends);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_ASSERT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	for (i = 0; i < ARRAY_SIZE(offs); i++)
+		copy_joined(test, &f, &pkt, offs[i]);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_PKTS), PACKETS);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 0);
+	drop_frame(&f);
+}
+
+static void a_bth_in_two_pieces_begins_anew(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_pieces(test, &f, ends_in_bth);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 2);
+	copy_joined(test, &f, &pkt, 0);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 4);
+	KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, 2));
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_PKTS), PACKETS);
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 0);
+	drop_frame(&f);
+}
+
+/* The ICRC of a packet in several pieces is checked, too. */
+static void a_broken_packet_in_pieces_stops_it(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_pieces(test, &f, ends);
+	break_packet(&f, 3);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 3);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 2);
+	KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, 4));
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 1);
 	drop_frame(&f);
 }
 
@@ -186,11 +294,6 @@ static void no_more_than_the_message_has(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 3);
 	KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, 3));
 	drop_frame(&f);
-}
-
-static void break_packet(struct frame *f, u32 i)
-{
-	f->payload[i * SEG + ROX_BTH_LEN + 7] ^= 1;
 }
 
 static void a_broken_packet_stops_it(struct kunit *test)
@@ -422,6 +525,9 @@ static void a_run_may_be_in_the_middle_of_a_list(struct kunit *test)
 
 static struct kunit_case rx_cases[] = {
 	KUNIT_CASE(packets_in_sequence_are_joined),
+	KUNIT_CASE(they_may_be_in_several_pieces),
+	KUNIT_CASE(a_bth_in_two_pieces_begins_anew),
+	KUNIT_CASE(a_broken_packet_in_pieces_stops_it),
 	KUNIT_CASE(no_more_than_the_message_has),
 	KUNIT_CASE(a_broken_packet_stops_it),
 	KUNIT_CASE(so_does_another_packet),

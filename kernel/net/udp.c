@@ -250,32 +250,27 @@ static int rox_put_payload(struct rox_tx *tx, struct rox_frame *frame, u32 len, 
 }
 
 /*
- * Writes what is behind the BTH of a packet at @p. @head has what is before. @bare: without an
- * ICRC.
+ * Signs the packet of @len bytes at @p, whose BTH is in g->icrc, and writes its ICRC, as far as the
+ * receiver may need them.
  */
-static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *form, u32 pad,
-			    struct rox_icrc_head *head, bool bare)
+static void rox_seal_packet(struct rox_tx *tx, struct rox_tx_group *g, u8 *p, u32 len)
 {
-	u32 at = ROX_BTH_LEN;
+	bool signs = rox_frame_signs(&g->frame, len), near = tx->near && signs;
+	u32 rest = len - ROX_BTH_LEN - ROX_ICRC_LEN;
+	/* The receiver looks at the first packet of a frame. */
+	bool uncut = tx->uncut && g->count && !g->frame.last;
 	__le32 icrc = 0;
-	int err;
 
-	if (form->ext_len)
-		memcpy(p + at, form->ext, form->ext_len);
-	at += form->ext_len;
-	err = rox_copy_payload(tx, p + at, form->payload);
-	if (err)
-		return err;
-	at += form->payload;
-	while (pad--)
-		p[at++] = 0;
-	if (bare)
+	if (near || !uncut)
+		rox_icrc_packet(&g->icrc, len, g->id + g->count);
+	if (near || uncut)
 		tx->left++;
 	else
-		icrc = rox_icrc_end(rox_icrc_update(rox_icrc_begin(head), p + ROX_BTH_LEN,
-						    at - ROX_BTH_LEN));
-	memcpy(p + at, &icrc, sizeof(icrc));
-	return 0;
+		icrc = rox_icrc_end(rox_icrc_update(rox_icrc_begin(&g->icrc), p + ROX_BTH_LEN,
+						    rest));
+	memcpy(p + ROX_BTH_LEN + rest, &icrc, sizeof(icrc));
+	if (near || (signs && !uncut))
+		rox_frame_sign(&g->frame, p, rox_icrc_mark(&g->icrc), tx->origin);
 }
 
 /*
@@ -283,9 +278,10 @@ static int rox_write_packet(struct rox_tx *tx, u8 *p, const struct rox_tx_form *
  * all of it.
  */
 static noinline int rox_put_pieces(struct rox_tx *tx, struct rox_tx_group *g,
-				   const struct rox_tx_form *form, u32 pad)
+				   const struct rox_tx_form *form)
 {
 	struct rox_frame *frame = &g->frame;
+	u32 pad = -form->payload & 3;
 	u8 tail[3 + ROX_ICRC_LEN] = {};
 	__le32 icrc;
 	u32 crc;
@@ -296,6 +292,7 @@ static noinline int rox_put_pieces(struct rox_tx *tx, struct rox_tx_group *g,
 	if (rox_frame_put(frame, g->icrc.bth, ROX_BTH_LEN) ||
 	    rox_frame_put(frame, form->ext, form->ext_len))
 		return LOST;
+	rox_icrc_packet(&g->icrc, form->total, g->id + g->count);
 	crc = rox_icrc_update(rox_icrc_begin(&g->icrc), form->ext, form->ext_len);
 	err = rox_put_payload(tx, frame, form->payload, &crc);
 	if (err)
@@ -305,32 +302,73 @@ static noinline int rox_put_pieces(struct rox_tx *tx, struct rox_tx_group *g,
 	return rox_frame_put(frame, tail, pad + sizeof(icrc)) ? LOST : 0;
 }
 
-/* Appends packet @i of the burst, which has that form, to the group's frame. */
-static int rox_put_packet(struct rox_tx *tx, struct rox_tx_group *g, u32 i,
-			  const struct rox_tx_form *form)
+/* Writes the payload of @n packets of one form, the first of which is at @p. Return: an error. */
+static int rox_copy_payloads(struct rox_tx *tx, u8 *p, const struct rox_tx_form *form, u32 n)
 {
-	u8 *p = rox_frame_whole(&g->frame, form->total);
-	u8 *bth = g->icrc.bth;
-	u32 pad = -form->payload & 3;
-	bool signs, bare;
+	u32 pad = -form->payload & 3, i;
+	int err = 0;
+
+	p += ROX_BTH_LEN + form->ext_len;
+	if (n > 1 && !tx->b->inl) {
+		err = rox_iter_read_each(tx->b->src, p, form->payload, form->total, n);
+		tx->read += n * form->payload;
+	} else {
+		for (i = 0; i < n && !err; i++)
+			err = rox_copy_payload(tx, p + i * form->total, form->payload);
+	}
+	if (unlikely(pad))
+		for (i = 0; i < n; i++)
+			memset(p + i * form->total + form->payload, 0, pad);
+	return err;
+}
+
+/* Sets g->icrc.bth to the BTH of packet @i of the burst, which has that form. */
+static void rox_set_bth(const struct rox_tx *tx, struct rox_tx_group *g,
+			const struct rox_tx_form *form, u32 i)
+{
+	memcpy(g->icrc.bth, form->bth, ROX_BTH_LEN);
+	rox_bth_set_psn(g->icrc.bth, rox_psn_add(tx->b->psn, i));
+}
+
+/* Return: how many packets from packet @i on have one form and may follow in the group's frame. */
+static u32 rox_same_form(const struct rox_tx *tx, const struct rox_tx_group *g, u32 i)
+{
+	/* A shorter packet is the last one of its frame. */
+	if (!i || rox_is_last(tx->b, i) || rox_packet_len(tx, i) < g->seg)
+		return 1;
+	return min(tx->b->npkts - 1 - i, g->most - g->count);
+}
+
+/*
+ * Appends packets of the burst, from packet @i on, to the group's frame: at least one, and then
+ * those of the same form, as far as they have room in the same piece of memory. g->count counts
+ * them. Return: 0, LOST, or an error of the payload.
+ */
+static int rox_put_packets(struct rox_tx *tx, struct rox_tx_group *g, u32 i)
+{
+	const struct rox_tx_form *form = rox_form_of(tx, i);
+	u32 n = rox_same_form(tx, g, i);
+	u8 *p = rox_frame_packets(&g->frame, form->total, &n);
 	int err;
 
-	memcpy(bth, form->bth, ROX_BTH_LEN);
-	rox_bth_set_psn(bth, rox_psn_add(tx->b->psn, i));
-	rox_icrc_packet(&g->icrc, form->total, g->id + g->count);
-	if (likely(p)) {
-		memcpy(p, bth, ROX_BTH_LEN);
-		signs = rox_frame_signs(&g->frame, form->total);
-		bare = (tx->near && signs) || (tx->uncut && g->count && !g->frame.last);
-		err = rox_write_packet(tx, p, form, pad, &g->icrc, bare);
-		if (signs && !err)
-			rox_frame_sign(&g->frame, p, rox_icrc_mark(&g->icrc), tx->origin);
-	} else {
-		err = rox_put_pieces(tx, g, form, pad);
+	if (unlikely(!p)) {
+		rox_set_bth(tx, g, form, i);
+		err = rox_put_pieces(tx, g, form);
+		g->count += !err;
+		return err;
 	}
-	if (!err)
+	err = rox_copy_payloads(tx, p, form, n);
+	if (unlikely(err))
+		return err;
+	for (; n; n--, i++, p += form->total) {
+		rox_set_bth(tx, g, form, i);
+		memcpy(p, g->icrc.bth, ROX_BTH_LEN);
+		if (form->ext_len)
+			memcpy(p + ROX_BTH_LEN, form->ext, form->ext_len);
+		rox_seal_packet(tx, g, p, form->total);
 		g->count++;
-	return err;
+	}
+	return 0;
 }
 
 /*
@@ -403,11 +441,8 @@ static int rox_send_group(struct rox_tx *tx, struct rox_tx_group *g)
 	err = rox_begin_group(tx, g);
 	if (err)
 		return err;
-	while (g->count < g->most && !err) {
-		u32 i = tx->pkt + g->count;
-
-		err = rox_put_packet(tx, g, i, rox_form_of(tx, i));
-	}
+	while (g->count < g->most && !err)
+		err = rox_put_packets(tx, g, tx->pkt + g->count);
 	if (err) {
 		rox_frame_drop(&g->frame);
 		return err;
@@ -527,7 +562,7 @@ static int rox_frame_open(struct rox_open_frame *open, const struct rox_tx *tx)
 
 /*
  * Puts packets of the burst into the open frame, at least one, and sends the frame if nothing can
- * follow in it. Return: 0; LOST or an error as rox_put_packet(), and then none of them is in it.
+ * follow in it. Return: 0; LOST or an error as rox_put_packets(), and then none of them is in it.
  */
 static int rox_frame_fill(struct rox_open_frame *open, struct rox_tx *tx)
 {
@@ -539,7 +574,9 @@ static int rox_frame_fill(struct rox_open_frame *open, struct rox_tx *tx)
 	int err;
 
 	do {
-		err = rox_put_packet(tx, g, tx->pkt, form);
+		u32 had = g->count;
+
+		err = rox_put_packets(tx, g, tx->pkt);
 		if (unlikely(err)) {
 			/* Send the packets of the bursts before, which are complete. */
 			g->count = pskb_trim(g->frame.skb, before) ? 0 : count;
@@ -548,7 +585,8 @@ static int rox_frame_fill(struct rox_open_frame *open, struct rox_tx *tx)
 			return err;
 		}
 		ends = form->total < g->seg || g->count == g->most;
-		if (++tx->pkt == b->npkts)
+		tx->pkt += g->count - had;
+		if (tx->pkt == b->npkts)
 			break;
 		form = rox_form_of(tx, tx->pkt);
 	} while (!ends && form->total <= g->seg);

@@ -395,6 +395,39 @@ static void longer_packets_begin_a_frame(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+/* The last one of a READ and the first one of the next go together, and one of those after it. */
+static void longer_packets_share_a_frame(struct kunit *test)
+{
+	struct rox_qp *qp = qp_in_rts(test, IB_QPT_RC);
+	struct rox_burst b = {};
+	void *from = kunit_kzalloc(test, 10 * 1024, GFP_KERNEL);
+	int i, err = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, from);
+	take(test);
+	for (i = 0; i < 2; i++) {
+		rox_burst_init(qp, &b, i * 10);
+		b.npkts = 10;
+		b.len = 10 * 1024;
+		b.op_first = IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST;
+		b.op_mid = IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+		b.op_last = IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST;
+		err |= send_burst(qp, &b, from, b.len);
+	}
+	rox_xmit_end();
+	took();
+	KUNIT_EXPECT_EQ(test, err, 0);
+	KUNIT_EXPECT_EQ(test, seen.count, 5U);
+	KUNIT_EXPECT_EQ(test, seen.len[0], packet(AETH, 1024) + packet(0, 1024));
+	expect_frame(test, 1, 7, packet(0, 1024));
+	KUNIT_EXPECT_EQ(test, seen.segs[2], 3U);
+	KUNIT_EXPECT_EQ(test, seen.seg[2], packet(AETH, 1024));
+	KUNIT_EXPECT_EQ(test, seen.len[2], 2 * packet(AETH, 1024) + packet(0, 1024));
+	expect_frame(test, 3, 7, packet(0, 1024));
+	expect_frame(test, 4, 1, packet(AETH, 1024));
+	ib_destroy_qp(&qp->ibqp);
+}
+
 /* A message of several packets gets frames of its own, after those of the messages before it. */
 static void order_is_kept(struct kunit *test)
 {
@@ -586,6 +619,7 @@ static struct kunit_case xmit_cases[] = {
 	KUNIT_CASE(a_burst_that_fails_in_a_frame_leaves_it),
 	KUNIT_CASE(a_long_burst_fills_its_frames),
 	KUNIT_CASE(longer_packets_begin_a_frame),
+	KUNIT_CASE(longer_packets_share_a_frame),
 	KUNIT_CASE(order_is_kept),
 	KUNIT_CASE(a_message_that_fails_takes_none_with_it),
 	KUNIT_CASE(datagrams_share_it_where_their_headers_are_the_same),

@@ -99,7 +99,7 @@ static bool rox_may_begin(const struct rox_qp *qp, const struct rox_swqe *wqe)
 }
 
 /* Return: packets that may be sent, or that a READ may request. */
-static u32 rox_room(struct rox_qp *qp, const struct rox_swqe *wqe)
+static __always_inline u32 rox_room(struct rox_qp *qp, const struct rox_swqe *wqe)
 {
 	return rox_wqe_is_read(wqe) ? rox_cc_read_room(qp) : rox_cc_room(qp);
 }
