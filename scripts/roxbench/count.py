@@ -33,6 +33,7 @@ SETTINGS = ("veth", "tap")      # of which TCP is the measure
 # Peers of the setting "tap" that are in one boot: rdma_rxe has the UDP port of rox.
 JOINED = (("rox", "tcp"), ("rxe",), ("siw",))
 MTU = 9000
+FUNCTIONS = 60          # of each run, in the file of results
 ALGORITHMS = ("none", "adaptive")       # of congestion control
 LEAST_OF_NONE = 0.98                    # what is left where nothing is congested
 
@@ -136,7 +137,7 @@ def count(wanted, options, folder, library):
     if joined:
         server, client = found
         found = [{number: counts.joined(server[number], client[number]) for number in client if number in server}]
-    return [with_figures(row, found[0].get(row["run"])) for row in rows]
+    return [with_figures(row, found[0].get(row["run"]), max(options.functions, FUNCTIONS)) for row in rows]
 
 
 def read(counters, text):
@@ -169,12 +170,13 @@ def follow(command, parameters):
                   for guest, pieces in packed.items()}
 
 
-def with_figures(row, run):
+def with_figures(row, run, functions):
     if "error" in row:
         return row
     if not run:
         return {**row, "error": "nothing was counted"}
-    return {**row, "figures": counts.figures(run, row["messages"]), "functions": counts.functions(run, row["messages"])}
+    return {**row, "figures": counts.figures(run, row["messages"]),
+            "functions": counts.functions(run, row["messages"], functions)}
 
 
 def total(row):

@@ -137,7 +137,7 @@ def figures(run, messages):
     return {"all": total, **sides}
 
 
-def functions(run, messages, most=60):
+def functions(run, messages, most):
     """The functions with the most instructions for a message, and all with a locked one in two messages."""
     rows = sorted(run.functions.items(), key=lambda row: -sum(row[1]))
     rows = [row for at, row in enumerate(rows) if at < most or run.locked_in[row[0]] * 2 > messages]

@@ -56,7 +56,7 @@ class Counts(unittest.TestCase):
         self.assertEqual(self.figures["other"]["locked"], 4)
 
     def test_functions_by_their_cost(self):
-        rows = counts.functions(self.runs[3], 10)
+        rows = counts.functions(self.runs[3], 10, 60)
         self.assertEqual(rows[0]["name"], "do_idle")
         self.assertEqual({row["name"]: row["kind"] for row in rows},
                          {"memcpy": "copy", "crc32_body": "sum", "rox_send": "rest", "do_idle": "idle",
