@@ -18,7 +18,8 @@ static bool rox_enter_head(struct rox_rx_piece *piece, const u8 *at, u32 off, u3
 }
 
 /* Sets it to a page fragment of a buffer. Return: false if that is not mapped. */
-static inline bool rox_enter_frag(struct rox_rx_piece *piece, const skb_frag_t *frag, u32 off, u32 next)
+static inline bool rox_enter_frag(struct rox_rx_piece *piece, const skb_frag_t *frag, u32 off,
+				  u32 next)
 {
 	const u8 *at = skb_frag_address_safe(frag);
 
