@@ -64,6 +64,14 @@ def single(messages=300):
                "messages": messages, "frames": False}
 
 
+def regions():
+    """Memory regions of a page."""
+    for kind in ("reg_mr", "dereg_mr"):
+        for peer in ("rox", "rxe"):
+            yield {"setting": "loop", "test": kind, "kind": kind, "peer": peer, "size": PACKET, "poll": False,
+                   "depth": 1, "list": 1, "warm_up": 500, "messages": 2000}
+
+
 def controlled():
     """The same WRITEs with each algorithm of congestion control."""
     for algorithm in ALGORITHMS:
@@ -75,7 +83,7 @@ def controlled():
 
 def plans():
     smalls = [row for kind in ("write", "read") for posted in (1, 16) for row in small(kind, posted)]
-    once = [*smalls, *large("loop", plan.RDMA),
+    once = [*smalls, *regions(), *large("loop", plan.RDMA),
             *large("veth", ["rox", "siw"]), *large("veth", ["rox"], MIB, 100), *single(), *controlled(),
             *large("tap", plan.RDMA), *large("tap", ["rox"], MIB, 100)]
     return [what for what in once for _ in range(TIMES.get(what["peer"], 1))]
@@ -217,6 +225,10 @@ def judge(results):
                               each((setting, test, size, "rox"), "instructions", size // PACKET),
                               each((setting, "stream", size, "tcp"), "instructions", size // PACKET), 1, True)
             for size in LARGE for test in ("write", "send", "read")]))
+    verdicts.append(("reg_mr and dereg_mr of a page, instructions", [
+        targets.condition(f"{kind}, rdma_rxe", *(each(("loop", kind, PACKET, peer), "instructions")
+                                                 for peer in ("rox", "rxe")), 1, True)
+        for kind in ("reg_mr", "dereg_mr")]))
     verdicts.append(("congestion control without congestion, all instructions of a WRITE with none", [
         targets.condition(f"{setting} {tables.size_of(size)}, adaptive",
                           *(whole(figures.get((setting, f"write, {name}", size, "rox"))) for name in ALGORITHMS),

@@ -10,6 +10,7 @@
 // SEGMENT bytes. The first WARM-UP messages of TOTAL are not counted. DEPTH messages are under way
 // at once; LIST of them are posted by one call. Programs sleep until a completion comes, or poll.
 // The client marks where a run begins and ends. Programs in two guests, "apart", both do.
+// With reg_mr and dereg_mr, regions of SIZE bytes are registered or deregistered instead.
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -164,7 +165,9 @@ void tcp(const Options &options)
 /// One end of an RC connection.
 class End {
 public:
-    explicit End(const Options &options) : options_(options), buffer_(options.size) {}
+    explicit End(const Options &options)
+        : options_(options), buffer_(options.size), pages_(options.size + kPage)
+    {}
 
     void run()
     {
@@ -172,7 +175,11 @@ public:
             connect_to();
         else
             accept_one();
-        if (options_.client)
+        if (options_.client && options_.kind == "reg_mr")
+            deregister(register_all(true), false);
+        else if (options_.client && options_.kind == "dereg_mr")
+            deregister(register_all(false), true);
+        else if (options_.client)
             send();
         else if (options_.apart)
             receive_and_mark();
@@ -419,6 +426,37 @@ private:
             fail("ibv_post_send");
     }
 
+    /// Registers the same pages again and again.
+    std::vector<ibv_mr *> register_all(bool counted)
+    {
+        std::vector<ibv_mr *> regions(static_cast<size_t>(options_.total));
+        void *start = pages_.data();
+        size_t room = pages_.size();
+        std::align(kPage, options_.size, start, room);
+        for (int i = 0; i < options_.total; ++i) {
+            if (counted && i == options_.warm_up)
+                mark(ROX_MARK_START, options_.run);
+            regions[static_cast<size_t>(i)] = ibv_reg_mr(pd_, start, options_.size, kAccess);
+            if (!regions[static_cast<size_t>(i)])
+                fail("ibv_reg_mr");
+        }
+        if (counted)
+            mark(ROX_MARK_STOP, options_.run);
+        return regions;
+    }
+
+    void deregister(const std::vector<ibv_mr *> &regions, bool counted)
+    {
+        for (int i = 0; i < options_.total; ++i) {
+            if (counted && i == options_.warm_up)
+                mark(ROX_MARK_START, options_.run);
+            if (const int error = ibv_dereg_mr(regions[static_cast<size_t>(i)]))
+                fail("ibv_dereg_mr", error);
+        }
+        if (counted)
+            mark(ROX_MARK_STOP, options_.run);
+    }
+
     void receive()
     {
         for (int done = 0; done < options_.total;) {
@@ -445,9 +483,11 @@ private:
     }
 
     static constexpr int kReceives = 128;
+    static constexpr size_t kPage = 4096;
 
     const Options &options_;
     std::vector<char> buffer_;
+    std::vector<char> pages_;
     rdma_event_channel *channel_ = nullptr;
     rdma_cm_id *id_ = nullptr;
     ibv_comp_channel *completions_ = nullptr;

@@ -90,20 +90,22 @@ class CountTargets(unittest.TestCase):
     def test_nothing_counted_reaches_nothing(self):
         self.assertEqual(len(targets.missed(count.judge({"runs": []}))), len(count.judge({"runs": []})))
 
-    def judged(self, rox, tcp=16000.0, locked=1, adaptive=100.0):
+    def judged(self, rox, other=16000.0, locked=1, adaptive=100.0):
         rows = [counted("rox", "loop", test, 64, rox, locked) for test in ("write", "write, 16 a post")]
         rows += [counted("rox", setting, test, size, rox) for test in ("write", "send", "read")
                  for setting in count.SETTINGS for size in count.LARGE]
-        rows += [counted("tcp", setting, "stream", size, tcp) for setting in count.SETTINGS for size in count.LARGE]
+        rows += [counted("tcp", setting, "stream", size, other) for setting in count.SETTINGS for size in count.LARGE]
         rows += [counted("rox", what["setting"], what["test"], what["size"],
                          adaptive if what["cc"] == "adaptive" else 100.0) for what in count.controlled()]
+        rows += [counted(peer, "loop", kind, count.PACKET, instructions) for kind in ("reg_mr", "dereg_mr")
+                 for peer, instructions in (("rox", rox), ("rxe", other))]
         return targets.missed(count.judge({"runs": rows}))
 
     def test_all_floors(self):
         self.assertEqual(self.judged(1900.0), [])
         self.assertEqual(self.judged(1901.0), ["one device, 64 B write, 16 a post"])
         self.assertEqual(len(self.judged(1900.0, locked=13)), 2)
-        self.assertEqual(len(self.judged(1900.0, tcp=1899.0)), len(count.SETTINGS))
+        self.assertEqual(len(self.judged(1900.0, other=1899.0)), len(count.SETTINGS) + 1)
         self.assertEqual(self.judged(1900.0, adaptive=102.0), [])
         self.assertEqual(len(self.judged(1900.0, adaptive=103.0)), 1)
 
