@@ -35,6 +35,8 @@ JUDGED = {
         "whoever sets the bit that a work is pending owns the word, and the worker clears it with a barrier",
     frozenset(("move_linked_works", "queue_work_on")):
         "the worker reads another bit of that word, which changes only under the lock of its pool",
+    frozenset(("__might_fault", "__skb_checksum")):
+        "a task looks whether page faults are disabled, which an interrupt has done meanwhile, and has undone",
 }
 # The line at the end of a report that names the current task. It may name a work item of ours that
 # began or ended during the race.
