@@ -260,16 +260,22 @@ static void rox_seal_packet(struct rox_tx *tx, struct rox_tx_group *g, u8 *p, u3
 	/* The receiver looks at the first packet of a frame. */
 	bool uncut = tx->uncut && g->count && !g->frame.last;
 	__le32 icrc = 0;
+	u32 crc;
 
-	if (near || !uncut)
-		rox_icrc_packet(&g->icrc, len, g->id + g->count);
-	if (near || uncut)
+	if (uncut && !near) {
+		memcpy(p + ROX_BTH_LEN + rest, &icrc, sizeof(icrc));
 		tx->left++;
-	else
-		icrc = rox_icrc_end(rox_icrc_update(rox_icrc_begin(&g->icrc), p + ROX_BTH_LEN,
-						    rest));
+		return;
+	}
+	rox_icrc_packet(&g->icrc, len, g->id + g->count);
+	if (near) {
+		tx->left++;
+	} else {
+		crc = rox_icrc_update(rox_icrc_begin(&g->icrc), p + ROX_BTH_LEN, rest);
+		icrc = rox_icrc_end(crc);
+	}
 	memcpy(p + ROX_BTH_LEN + rest, &icrc, sizeof(icrc));
-	if (near || (signs && !uncut))
+	if (signs)
 		rox_frame_sign(&g->frame, p, rox_icrc_mark(&g->icrc), tx->origin);
 }
 
