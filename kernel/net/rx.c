@@ -365,36 +365,11 @@ static inline bool rox_is_alike(const struct rox_alike *like, const u8 *bth)
 	       (be32_to_cpu(word) & ROX_PSN_MASK) == like->psn;
 }
 
-/* It is one of them. */
-static inline void rox_take_alike(struct rox_alike *like, const u8 *bth)
-{
-	like->psn = rox_psn_add(like->psn, 1);
-	like->asked |= bth[sizeof(like->key)];
-}
-
-/* Moves past them. They need no checks. */
+/* Moves past them, and checks the ICRC of each, if need be. Return: their number. */
 static u32 rox_skip_alike(struct rox_rx *rx, struct rox_alike *like)
 {
-	u32 off = rx->off, n = 0;
-
-	while (n < like->most) {
-		const u8 *bth = rox_rx_whole(rx, off, ROX_BTH_LEN);
-
-		if (!bth || !rox_is_alike(like, bth))
-			break;
-		rox_take_alike(like, bth);
-		off += rx->seg;
-		n++;
-	}
-	rx->left -= off - rx->off;
-	rx->off = off;
-	rx->index += n;
-	return n;
-}
-
-/* The same where the ICRC of each is to be checked. */
-static u32 rox_check_alike(struct rox_rx *rx, struct rox_alike *like)
-{
+	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
+	const bool proved = rox_rx_is_proved(rx), checks = !cb->checked && !proved;
 	u32 n = 0;
 
 	while (n < like->most) {
@@ -402,25 +377,17 @@ static u32 rox_check_alike(struct rox_rx *rx, struct rox_alike *like)
 
 		if (!bth || !rox_is_alike(like, bth))
 			break;
-		memcpy(rx->head.bth, bth, ROX_BTH_LEN);
-		if (!rox_icrc_ok(rx, rx->seg, rox_rx_whole(rx, rx->off, rx->seg)))
-			break;
-		rox_take_alike(like, bth);
+		if (checks) {
+			memcpy(rx->head.bth, bth, ROX_BTH_LEN);
+			if (!rox_icrc_ok(rx, rx->seg, rox_rx_whole(rx, rx->off, rx->seg)))
+				break;
+		}
+		like->psn = rox_psn_add(like->psn, 1);
+		like->asked |= bth[sizeof(like->key)];
 		rox_rx_step(rx, rx->seg);
 		n++;
 	}
-	return n;
-}
-
-static u32 rox_find_alike(struct rox_rx *rx, struct rox_alike *like)
-{
-	const struct rox_skb_cb *cb = rox_skb_cb(rx->skb);
-	u32 n;
-
-	if (!cb->checked && !rox_rx_is_proved(rx))
-		return rox_check_alike(rx, like);
-	n = rox_skip_alike(rx, like);
-	if (likely(!cb->checked))
+	if (proved && !cb->checked)
 		rox_ep_count_add(cb->to, ROX_CNT_RX_ICRC_KNOWN, n);
 	return n;
 }
@@ -447,7 +414,7 @@ void rox_rx_join(struct rox_rx *rx, struct rox_pkt *pkt, u32 most)
 		.psn = rox_psn_add(pkt->bth.psn, 1),
 		.most = min((most - 1) / size - 1, rx->left / rx->seg),
 	};
-	n = rox_find_alike(rx, &like);
+	n = rox_skip_alike(rx, &like);
 	if (!n)
 		return;
 	pkt->bth.ackreq |= like.asked >> 7;
