@@ -29,6 +29,14 @@ static const struct page *page_of(const struct rox_frame *frame)
 	return skb_frag_page(&info->frags[info->nr_frags - 1]);
 }
 
+/* Appends a packet. */
+static void *packet_in(struct rox_frame *frame, u32 len)
+{
+	u32 n = 1;
+
+	return rox_frame_packets(frame, len, &n);
+}
+
 static void packets_are_in_one_piece(struct kunit *test)
 {
 	struct rox_frame frame;
@@ -38,7 +46,7 @@ static void packets_are_in_one_piece(struct kunit *test)
 	local_bh_disable();
 	skb = begin(test, &frame);
 	for (i = 0; i < 15; i++) {
-		u8 *p = rox_frame_whole(&frame, PACKET);
+		u8 *p = packet_in(&frame, PACKET);
 
 		KUNIT_ASSERT_NOT_NULL(test, p);
 		memset(p, i, PACKET);
@@ -99,7 +107,7 @@ static void a_packet_is_known_by_what_its_sender_signed(struct kunit *test)
 
 	local_bh_disable();
 	begin(test, &frame);
-	first = rox_frame_whole(&frame, PACKET);
+	first = packet_in(&frame, PACKET);
 	KUNIT_ASSERT_NOT_NULL(test, first);
 	rox_frame_sign(&frame, first, MARK, 1);
 	page = page_of(&frame);
@@ -107,7 +115,7 @@ static void a_packet_is_known_by_what_its_sender_signed(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, rox_frame_signed(page, first, MARK, &origin));
 	KUNIT_EXPECT_EQ(test, origin, 1U);
 	KUNIT_EXPECT_FALSE(test, rox_frame_signed(page, first, MARK ^ 1, &origin));
-	second = rox_frame_whole(&frame, PACKET);
+	second = packet_in(&frame, PACKET);
 	KUNIT_ASSERT_NOT_NULL(test, second);
 	rox_frame_sign(&frame, second, ~MARK, 2);
 	page = page_of(&frame);
@@ -125,14 +133,14 @@ static void short_packets_have_no_entry_of_their_own(struct kunit *test)
 
 	local_bh_disable();
 	begin(test, &frame);
-	KUNIT_ASSERT_NOT_NULL(test, rox_frame_whole(&frame, ROX_SIGN_STEP));
+	KUNIT_ASSERT_NOT_NULL(test, packet_in(&frame, ROX_SIGN_STEP));
 	KUNIT_EXPECT_TRUE(test, rox_frame_signs(&frame, ROX_SIGN_STEP));
 	KUNIT_EXPECT_FALSE(test, rox_frame_signs(&frame, ROX_SIGN_STEP - 4));
 	local_bh_enable();
 	rox_frame_drop(&frame);
 	local_bh_disable();
 	KUNIT_ASSERT_EQ(test, rox_frame_begin_local(&frame, 64, 1024), 0);
-	KUNIT_ASSERT_NOT_NULL(test, rox_frame_whole(&frame, 1024));
+	KUNIT_ASSERT_NOT_NULL(test, packet_in(&frame, 1024));
 	KUNIT_EXPECT_FALSE(test, rox_frame_signs(&frame, 1024));
 	local_bh_enable();
 	rox_frame_drop(&frame);
@@ -164,7 +172,7 @@ static void pages_stay_known_while_frames_hold_them(struct kunit *test)
 	local_bh_disable();
 	for (i = 0; i < MANY; i++) {
 		begin(test, &frames[i]);
-		KUNIT_ASSERT_NOT_NULL(test, rox_frame_whole(&frames[i], 16 * 1024));
+		KUNIT_ASSERT_NOT_NULL(test, packet_in(&frames[i], 16 * 1024));
 		known += rox_frame_knows(page_of(&frames[i]));
 		KUNIT_ASSERT_EQ(test, rox_frame_signs(&frames[i], 16 * 1024),
 				rox_frame_knows(page_of(&frames[i])));
@@ -191,7 +199,7 @@ static void pages_are_used_again_when_they_are_free(struct kunit *test)
 
 		local_bh_disable();
 		begin(test, &frame);
-		KUNIT_ASSERT_NOT_NULL(test, rox_frame_whole(&frame, PACKET));
+		KUNIT_ASSERT_NOT_NULL(test, packet_in(&frame, PACKET));
 		page = page_of(&frame);
 		local_bh_enable();
 		rox_frame_drop(&frame);
@@ -231,7 +239,7 @@ static void a_netdev_without_fragments_gets_a_list(struct kunit *test)
 					      PACKETS * PACKET), 0);
 	skb = frame.skb;
 	for (i = 0; i < PACKETS; i++) {
-		u8 *p = rox_frame_whole(&frame, i < PACKETS - 1 ? PACKET : 100);
+		u8 *p = packet_in(&frame, i < PACKETS - 1 ? PACKET : 100);
 
 		KUNIT_ASSERT_NOT_NULL(test, p);
 		memset(p, i, i < PACKETS - 1 ? PACKET : 100);

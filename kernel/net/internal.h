@@ -461,15 +461,6 @@ void *rox_frame_space(struct rox_frame *frame, u32 *len);
  * list has no memory.
  */
 void *rox_frame_packets(struct rox_frame *frame, u32 len, u32 *n);
-
-/* The same for one packet. */
-static inline void *rox_frame_whole(struct rox_frame *frame, u32 len)
-{
-	u32 n = 1;
-
-	return rox_frame_packets(frame, len, &n);
-}
-
 /*
  * Can a packet of @len bytes, which the last rox_frame_packets() made room for, be signed? Else the
  * frame has no table, or the packet no entry of its own.
