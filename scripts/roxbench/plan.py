@@ -80,6 +80,11 @@ def many_qps(setting, numbers, peers=None):
     return [perftest(setting, "write_bw", 64 * KIB, peers, qps=number) for number in numbers]
 
 
+def sleeping(setting, peers):
+    """The programs sleep until completions come. ib_write_bw only polls."""
+    return [perftest(setting, f"{verb}_bw_events", 64 * KIB, peers) for verb in ("send", "read")]
+
+
 def cpu(setting, peers=None):
     """CPU seconds per GiB, of both ends together. Not with ib_write_bw, which only polls."""
     return [perftest(setting, "send_bw_cpu", 64 * KIB, peers, kind="perftest_cpu"),
@@ -230,13 +235,15 @@ def full():
         Boot("old", [perftest("loop", f"{verb}_lat", 64, ["rox", "rxe"])
                      for verb in ("send", "write")], kernel="6.1", budget=70, rounds=(3, 5)),
         Boot("pair", [*core("pair"), *sockets("pair"), *many_qps("pair", [16], ["rox", "rxe"]),
+                      *sleeping("pair", ["rox", "rxe"]),
                       # ib_send_bw's server waits for all, and UC does not repeat what the card drops.
                       *services("pair", ["rox", "rxe"])[:3:2],
                       *(perftest("pair", "write_bw", size, ["rox", "rxe"])
                         for size in (2, 4 * KIB, MIB)),
                       *cpu("pair", ["rox", "rxe"])],
              pair=True, budget=300, rounds=(2, 5), mem=1536),
-        Boot("tap", [*tapped(("write", "send", "read")), *packets_a_frame()], tap=1, uso=True, **TAP),
+        Boot("tap", [*tapped(("write", "send", "read")), *sleeping("tap", ["rox", "rxe"]), *packets_a_frame()], tap=1,
+             uso=True, **TAP),
         Boot("tapcut", tapped(("write", "send", "read")), tap=1, uso=False, **TAP),
         Boot("tap1500", [*tapped(("write",)), *packets_a_frame()], tap=1, uso=True, **{**TAP, "mtu": 1500}),
         Boot("tapqueues", [*tapped(("write",)), *many_qps("tap", [16], ["rox", "rxe"])], tap=4, uso=True, cpus=2,

@@ -33,7 +33,7 @@ def add_streams(rows):
                for r in rows if r["test"] == "stream"}
     for each in rows:
         stream = streams.get((each["boot"], each["setting"]))
-        if stream and "rox" in each["peers"] and each["test"].endswith("_bw") \
+        if stream and "rox" in each["peers"] and each["test"].endswith(("_bw", "_bw_events")) \
                 and each["size"] == 64 << 10:
             each["ratios"]["tcp"] = round(each["peers"]["rox"]["median"] / stream, 4)
 

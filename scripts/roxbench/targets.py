@@ -108,6 +108,14 @@ def two_guests(f):
                       f.median("pair", "pair", test, KIB64, "rxe"), 3, unit="MiB/s"),
             condition(f"{test}, TCP", mine, f.stream("pair", "pair"), 0.8, unit="MiB/s")]
     yield "two VMs, RC 64 KiB", conditions
+    yield "two VMs, RC 64 KiB, programs that sleep", list(sleeping(f, "pair", 0.8))
+
+
+def sleeping(f, setting, least):
+    """TCP's programs sleep, too."""
+    for test in ("send_bw", "read_bw"):
+        yield condition(f"{test}, TCP", f.median(setting, setting, f"{test}_events", KIB64, "rox"),
+                        f.stream(setting, setting), least, unit="MiB/s")
 
 
 def on_taps(f):
@@ -118,6 +126,7 @@ def on_taps(f):
     yield "two VMs on tap devices, UDP segmentation on, RC 64 KiB", [
         *(condition(f"{test}, TCP", bw(test, "rox"), f.stream("tap", "tap"), 0.6, unit="MiB/s") for test in tests),
         *(condition(f"{test}, rdma_rxe", bw(test, "rox"), bw(test, "rxe"), 4, unit="MiB/s") for test in tests)]
+    yield "two VMs on tap devices, UDP segmentation on, RC 64 KiB, programs that sleep", list(sleeping(f, "tap", 0.6))
     yield "two VMs on tap devices, MTU 1500, RC 64 KiB", [
         condition("write_bw, rdma_rxe", *(bw("write_bw", peer, "tap1500") for peer in ("rox", "rxe")), 3,
                   unit="MiB/s")]

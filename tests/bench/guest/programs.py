@@ -16,6 +16,7 @@ QPERF = re.compile(r"^\s+(\w+)\s+=\s+([\d.,]+) (\S+)\s*$", re.M)
 UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "sec": 1e6}
 MIB = 1 << 20
 ATTEMPTS = 4
+SLEEPS = "_events"              # ending of tests whose programs sleep until completions come
 CPU_TIMES = 3                   # runs for CPU time are this many times longer
 
 
@@ -46,7 +47,7 @@ def attempts(work):
 
 def perftest(ends, peer, what, count):
     """Runs one of perftest's programs; returns the row of figures that it prints."""
-    program = f"ib_{what['test']}"
+    program = f"ib_{what['test'].removesuffix(SLEEPS)}"
     port = next(ports)
     common = ["-F", "-p", str(port), "-s", str(what["size"]), "-c", what["service"]]
     if count:
@@ -55,6 +56,8 @@ def perftest(ends, peer, what, count):
         common += ["-q", str(what["qps"])]
     if peer == "siw":
         common.append("-R")
+    if what["test"].endswith(SLEEPS):
+        common.append("-e")
     common += what.get("options", [])
     server = [program, "-d", ends[0].device, *common]
     client = [program, "-d", ends[1].device, *common, ends[0].address]
@@ -128,7 +131,7 @@ def measure_cpu(ends, peer, what, pace, network):
 
     The programs sleep until completions come (-e). The cost of starting them is in both runs.
     """
-    tool = dict(what, test=what["test"].removesuffix("_cpu"), options=["-e"])
+    tool = dict(what, test=what["test"].removesuffix("_cpu") + SLEEPS)
     key = (peer, what["setting"], what["test"], what["size"], what["qps"], what["service"])
 
     def used(count):
