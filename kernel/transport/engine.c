@@ -50,6 +50,7 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 #include "internal.h"
+#include "spell.h"
 
 /* The most that spin_us may say. */
 #define ROX_SPIN_MAX_US 1000U
@@ -77,11 +78,6 @@
 #define ROX_ENGINE_RESTS 6U
 /* Maximum number of queues of an engine. More queues delay each post more. */
 #define ROX_ENGINE_QUEUES 64
-/* One of this many doorbells is timed, and the first one of a spell. */
-#define ROX_RINGS_TIMED 8
-/* With fewer doorbells in a spell no engine starts, however long they take. */
-#define ROX_RINGS_LEAST 4
-#define ROX_JIFFY_NS (NSEC_PER_SEC / HZ)
 
 /* Time without work before the thread goes to the root cgroup. */
 #define ROX_ENGINE_HOME HZ
@@ -102,10 +98,7 @@
  * @polls: it has had a stint since it woke up
  * @end: end of the stint, in ktime ns
  * @stint_ns: how long a stint lasts
- * @rings: doorbells on this CPU in the spell that began in the jiffy @since
- * @since: see @rings
- * @ring_ns: duration of a doorbell: of the last two that were timed the shorter one
- * @ring_last_ns: duration of the last one
+ * @spell: doorbells on this CPU
  * @rest: earliest time of the next start, in jiffies
  * @vain: number of starts in vain in a row
  */
@@ -124,10 +117,7 @@ struct rox_engine {
 	bool polls;
 	u64 end;
 	u64 stint_ns;
-	u32 rings;
-	unsigned long since;
-	u32 ring_ns;
-	u32 ring_last_ns;
+	struct rox_spell spell;
 	unsigned long rest;
 	unsigned int vain;
 };
@@ -373,7 +363,7 @@ static void rox_engine_pace(struct rox_engine *engine, u64 took)
  */
 static enum rox_stint rox_engine_watch(struct rox_engine *engine)
 {
-	u32 ring_ns = READ_ONCE(engine->ring_ns);
+	u32 ring_ns = READ_ONCE(engine->spell.ring_ns);
 	u64 now = ktime_get_ns(), began = now, before;
 	u64 until = now + rox_engine_patience(engine, ring_ns);
 	unsigned int found;
@@ -604,72 +594,23 @@ static void rox_engine_start(struct rox_engine *engine)
 
 /* ---- doorbells ---- */
 
-/*
- * For how many jiffies doorbells are counted: one, or as many as ROX_RINGS_LEAST doorbells take. On
- * slow machines (emulation, debug kernels) a jiffy may have less than that.
- */
-static unsigned long rox_rings_spell(const struct rox_engine *engine)
-{
-	return 1 + ROX_RINGS_LEAST * READ_ONCE(engine->ring_ns) / ROX_JIFFY_NS;
-}
-
-static bool rox_rings_spell_lasts(const struct rox_engine *engine)
-{
-	return jiffies - READ_ONCE(engine->since) < rox_rings_spell(engine);
-}
-
 u64 rox_engine_clock(const struct rox_qp *qp)
 {
 	const struct rox_engine *engine = raw_cpu_ptr(qp->engines->cpu);
 
-	if (READ_ONCE(engine->awake) ||
-	    (READ_ONCE(engine->rings) % ROX_RINGS_TIMED && rox_rings_spell_lasts(engine)))
+	if (READ_ONCE(engine->awake) || !rox_spell_times(&engine->spell, jiffies))
 		return 0;
 	return ktime_get_ns();
 }
 
-static void rox_rings_time(struct rox_engine *engine, u64 begin)
-{
-	u32 took = min_t(u64, ktime_get_ns() - begin, ROX_JIFFY_NS);
-
-	/* The shorter of two, as one that was interrupted says nothing. */
-	WRITE_ONCE(engine->ring_ns, min(took, READ_ONCE(engine->ring_last_ns)));
-	WRITE_ONCE(engine->ring_last_ns, took);
-}
-
-/*
- * Is an engine worth while? Doorbells are frequent if one comes at least every half of spin_us.
- * They are slow if they take more than half of the time of a spell.
- */
-static bool rox_rings_wake(const struct rox_engine *engine, u32 rings)
-{
-	unsigned long spell = rox_rings_spell(engine);
-
-	return rings * rox_engine_spin_us(engine) > 2 * spell * (USEC_PER_SEC / HZ) ||
-	       (rings >= ROX_RINGS_LEAST &&
-		(u64)rings * READ_ONCE(engine->ring_ns) > spell * ROX_JIFFY_NS / 2);
-}
-
-/*
- * Counts a doorbell. @begin: its start, or 0. There is no lock: an inexact count only starts the
- * engine a little too early or too late.
- * Return: true if the engine is to start.
- */
+/* Counts a doorbell. @begin: its start, or 0. Return: true if the engine is to start. */
 static bool rox_engine_wakes(struct rox_engine *engine, u64 begin)
 {
+	u64 took = begin ? ktime_get_ns() - begin : 0;
 	unsigned long now = jiffies;
-	u32 rings = 0;
 
-	if (rox_rings_spell_lasts(engine))
-		rings = READ_ONCE(engine->rings);
-	else
-		WRITE_ONCE(engine->since, now);
-	WRITE_ONCE(engine->rings, ++rings);
-	if (begin)
-		rox_rings_time(engine, begin);
-	if (likely(!rox_rings_wake(engine, rings)))
+	if (likely(!rox_spell_ring(&engine->spell, now, took, rox_engine_spin_us(engine))))
 		return false;
-	WRITE_ONCE(engine->rings, 0);
 	return num_online_cpus() > 1 && current->nr_cpus_allowed > 1 &&
 	       !time_before(now, READ_ONCE(engine->rest));
 }
@@ -681,7 +622,7 @@ static bool rox_engine_wakes(struct rox_engine *engine, u64 begin)
 static bool rox_rings_are_dear(const struct rox_engine *engine)
 {
 	return READ_ONCE(engine->awake) ||
-	       rox_late_pays(READ_ONCE(engine->rings), rox_rings_spell(engine));
+	       rox_late_pays(READ_ONCE(engine->spell.rings), rox_spell_jiffies(&engine->spell));
 }
 
 void rox_engine_rung(struct rox_qp *qp, u64 begin)
