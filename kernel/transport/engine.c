@@ -85,6 +85,7 @@
 /**
  * struct rox_engine - polls busy send queues
  * @of: the engines of the context
+ * @cpu: that on which its doorbells are rung
  * @make_lock: held to make @task
  * @task: the thread, or NULL if none was needed yet
  * @owner: the task for which it works: a reference. Only the thread changes it
@@ -104,6 +105,7 @@
  */
 struct rox_engine {
 	struct rox_engines *of;
+	int cpu;
 	struct mutex make_lock;	/* @task */
 	struct task_struct *task;
 	struct task_struct *owner;
@@ -466,6 +468,31 @@ static int rox_engine_follow(struct rox_engine *engine)
 	return err;
 }
 
+/*
+ * Where CPUs share no cache, as in many VMs, the scheduler wakes a thread on the CPU that it had
+ * last, although another one is idle. If a task runs there, the thread moves on to any other CPU of
+ * the program but that of the doorbells.
+ */
+static void rox_engine_move_on(const struct rox_engine *engine)
+{
+	int here = raw_smp_processor_id();
+	cpumask_var_t cpus;
+	bool home;
+
+	if (single_task_running() || !alloc_cpumask_var(&cpus, GFP_KERNEL))
+		return;
+	cpumask_copy(cpus, current->cpus_ptr);
+	home = cpumask_test_and_clear_cpu(engine->cpu, cpus);
+	cpumask_clear_cpu(here, cpus);
+	if (cpumask_intersects(cpus, cpu_online_mask) && !set_cpus_allowed_ptr(current, cpus)) {
+		cpumask_set_cpu(here, cpus);
+		if (home)
+			cpumask_set_cpu(engine->cpu, cpus);
+		set_cpus_allowed_ptr(current, cpus);
+	}
+	free_cpumask_var(cpus);
+}
+
 /* Must the thread follow its task: to a new one, or to its cgroups, CPUs or nice value? */
 static bool rox_engine_astray(const struct rox_engine *engine)
 {
@@ -516,8 +543,10 @@ static void rox_engine_work(struct rox_engine *engine)
 	bool served = false;
 
 	WRITE_ONCE(engine->awake, true);
-	if (!rox_engine_astray(engine) || !rox_engine_follow(engine))
+	if (!rox_engine_astray(engine) || !rox_engine_follow(engine)) {
+		rox_engine_move_on(engine);
 		served = rox_engine_serve(engine);
+	}
 	WRITE_ONCE(engine->awake, false);
 	WRITE_ONCE(engine->polls, false);
 	rox_engine_dismiss(engine);
@@ -688,9 +717,10 @@ void rox_engine_leave(struct rox_qp *qp)
 
 /* ---- life ---- */
 
-static void rox_engine_init(struct rox_engine *engine, struct rox_engines *of)
+static void rox_engine_init(struct rox_engine *engine, struct rox_engines *of, int cpu)
 {
 	engine->of = of;
+	engine->cpu = cpu;
 	mutex_init(&engine->make_lock);
 	mutex_init(&engine->lock);
 	INIT_LIST_HEAD(&engine->watches);
@@ -716,7 +746,7 @@ struct rox_engines *rox_engines_alloc(struct rox_dev *dev, bool late)
 		return NULL;
 	}
 	for_each_possible_cpu(cpu)
-		rox_engine_init(per_cpu_ptr(engines->cpu, cpu), engines);
+		rox_engine_init(per_cpu_ptr(engines->cpu, cpu), engines, cpu);
 	return engines;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "../verbs/lib/pair.h"
 #include "../verbs/lib/process.h"
 #include "../verbs/lib/rdmatool.h"
+#include "../verbs/lib/thread.h"
 #include "../verbs/lib/wr.h"
 #include "lib/cgroup.h"
 
@@ -36,31 +36,10 @@ public:
     {}
 };
 
-/// What a file in /proc says of a thread of the kernel; empty if there is none.
-std::string about(pid_t thread, const std::string &file)
-{
-    std::ifstream in("/proc/" + std::to_string(thread) + "/" + file);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// The engines of @p program: one for each CPU on which it has rung.
-std::vector<pid_t> engines_of(pid_t program)
-{
-    const std::string name = "rox_engine/" + std::to_string(program) + "\n";
-    std::vector<pid_t> engines;
-    for (const auto &entry : std::filesystem::directory_iterator("/proc")) {
-        const std::string number = entry.path().filename();
-        if (number.find_first_not_of("0123456789") == std::string::npos &&
-            about(std::stoi(number), "comm") == name)
-            engines.push_back(std::stoi(number));
-    }
-    return engines;
-}
-
-/// One of them, or 0.
+/// One of the engines of @p program, or 0.
 pid_t engine_of(pid_t program)
 {
-    const std::vector<pid_t> engines = engines_of(program);
+    const std::vector<pid_t> engines = vt::engines_of(program);
     return engines.empty() ? 0 : engines.front();
 }
 
@@ -72,14 +51,14 @@ std::uint64_t doorbells()
 /// Nanoseconds of CPU time that a thread has had.
 std::uint64_t cpu_time(pid_t thread)
 {
-    return std::strtoull(about(thread, "schedstat").c_str(), nullptr, 10);
+    return std::strtoull(vt::about_thread(thread, "schedstat").c_str(), nullptr, 10);
 }
 
 /// That of all engines of a program.
 std::uint64_t engines_time(pid_t program)
 {
     std::uint64_t all = 0;
-    for (pid_t engine : engines_of(program))
+    for (pid_t engine : vt::engines_of(program))
         all += cpu_time(engine);
     return all;
 }
@@ -143,11 +122,11 @@ protected:
     }
     static bool in_group(pid_t thread, const std::string &group)
     {
-        return about(thread, "cgroup").find("0::" + group + "\n") != std::string::npos;
+        return vt::about_thread(thread, "cgroup").find("0::" + group + "\n") != std::string::npos;
     }
     static bool any_in_group(pid_t program, const std::string &group)
     {
-        const std::vector<pid_t> engines = engines_of(program);
+        const std::vector<pid_t> engines = vt::engines_of(program);
         return std::any_of(engines.begin(), engines.end(),
                            [&](pid_t engine) { return in_group(engine, group); });
     }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <random>
+#include <sstream>
 #include <string_view>
 
 #include <fcntl.h>
@@ -83,7 +84,7 @@ public:
     std::uint64_t posted() const { return posted_; }
     std::uint64_t failed() const { return failed_; }
     /// Its posts and its looks for completions are steps of @p pace.
-    void keep(Pace &pace) { pace_ = &pace; }
+    void keep(Pace *pace) { pace_ = pace; }
 
     void post()
     {
@@ -319,7 +320,7 @@ TEST_F(EngineCore, NoDoorbellWhileItWatches)
     Spin spin(1000);
     Flow small = flow();
     Elided elided(1000us);
-    small.keep(elided.pace());
+    small.keep(&elided.pace());
     elided.measure([&] { small.post(); }, [&] { small.reap_to(0); });
     std::cout << "# " << elided.text() << "\n";
     EXPECT_TRUE(elided.verdict());
@@ -563,7 +564,7 @@ testing::AssertionResult elided(Queues &queues)
     std::size_t next = 0;
     Elided elided(1000us);
     for (Flow &flow : queues.flows)
-        flow.keep(elided.pace());
+        flow.keep(&elided.pace());
     elided.measure([&] { queues.flows[next++ % queues.flows.size()].post(); },
                    [&] { queues.rest(); });
     std::cout << "# " << elided.text() << "\n";
@@ -598,6 +599,61 @@ TEST_F(EngineCore, WatchesWhatAThreadHadOnAnotherCpu)
                 queues.turn(15 - round);
         }
         EXPECT_TRUE(elided(queues));
+    }
+}
+
+/// Return: the CPU that a thread has, or had last.
+std::size_t cpu_of(pid_t thread)
+{
+    const std::string stat = about_thread(thread, "stat");
+    std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+    constexpr int kProcessor = 39 - 3; // behind the name, which is the second
+    std::string field;
+    for (int i = 0; i <= kProcessor; i++)
+        fields >> field;
+    return std::stoul(field);
+}
+
+/// Moves a thread that runs to @p cpu, which it may leave. Return: true if it was on another one.
+bool move(pid_t thread, std::size_t cpu)
+{
+    const std::size_t before = cpu_of(thread);
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_getaffinity(thread, sizeof(all), &all) ||
+        sched_setaffinity(thread, sizeof(one), &one))
+        fail("affinity of " + std::to_string(thread), errno);
+    const bool moved = before != cpu && cpu_of(thread) == cpu;
+    if (sched_setaffinity(thread, sizeof(all), &all))
+        fail("affinity of " + std::to_string(thread), errno);
+    return moved;
+}
+
+// Where CPUs share no cache, as in many VMs, the scheduler wakes it on the CPU that it had last. That
+// may be the one from which the program rings.
+TEST_F(EngineCore, LeavesTheProgramsCpu)
+{
+    if (const char *why = without_engine())
+        GTEST_SKIP() << why;
+    start();
+    Spin spin(1000);
+    Flow small = flow();
+    for (int times = 0; times < 4; times++) {
+        bool moved = false;
+        for (Deadline end; !moved && !end.passed();) {
+            const std::vector<pid_t> engines = engines_of(getpid());
+            small.burst(100); // one of them polls
+            for (pid_t engine : engines)
+                moved |= move(engine, static_cast<std::size_t>(sched_getcpu()));
+        }
+        EXPECT_TRUE(moved);
+        Elided elided(1000us);
+        small.keep(&elided.pace());
+        elided.measure([&] { small.post(); }, [&] { small.reap_to(0); });
+        small.keep(nullptr);
+        std::cout << "# " << elided.text() << "\n";
+        EXPECT_TRUE(elided.verdict());
     }
 }
 

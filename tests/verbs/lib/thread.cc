@@ -3,6 +3,9 @@
 
 #include <array>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include <fcntl.h>
@@ -96,6 +99,25 @@ void in_namespace(const std::string &name, const std::function<void()> &body)
             enter(name);
         body();
     });
+}
+
+std::string about_thread(pid_t thread, const std::string &file)
+{
+    std::ifstream in("/proc/" + std::to_string(thread) + "/" + file);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<pid_t> engines_of(pid_t program)
+{
+    const std::string name = "rox_engine/" + std::to_string(program) + "\n";
+    std::vector<pid_t> engines;
+    for (const auto &entry : std::filesystem::directory_iterator("/proc")) {
+        const std::string number = entry.path().filename();
+        if (number.find_first_not_of("0123456789") == std::string::npos &&
+            about_thread(std::stoi(number), "comm") == name)
+            engines.push_back(std::stoi(number));
+    }
+    return engines;
 }
 
 } // namespace vt

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
-/// Threads with other capabilities or in another network namespace than the program.
+/// Threads with other capabilities, on other CPUs or in another network namespace than the program,
+/// and those of the kernel.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <sched.h>
+#include <sys/types.h>
 
 namespace vt {
 
@@ -36,5 +39,11 @@ void without_capability(int capability, const std::function<void()> &body);
 
 /// The same in the network namespace @p name; "" is that of the program.
 void in_namespace(const std::string &name, const std::function<void()> &body);
+
+/// What a file in /proc says of a thread; empty if there is none.
+std::string about_thread(pid_t thread, const std::string &file);
+
+/// The engines of @p program, threads of the kernel: one for each CPU on which it has rung.
+std::vector<pid_t> engines_of(pid_t program);
 
 } // namespace vt
