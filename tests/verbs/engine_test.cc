@@ -5,19 +5,16 @@
 /// so all of these post at that moment again and again, and count completions.
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <random>
-#include <sstream>
 #include <string_view>
 
-#include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "lib/attribute.h"
 #include "lib/diagnose.h"
+#include "lib/elided.h"
 #include "lib/pair.h"
 #include "lib/process.h"
 #include "lib/rdmatool.h"
@@ -26,8 +23,6 @@
 using namespace vt;
 
 namespace {
-
-using Micros = std::chrono::microseconds;
 
 constexpr std::size_t kSize = 64;
 constexpr std::uint64_t kDepth = 32;
@@ -52,27 +47,6 @@ void pause(Micros time)
     while (Clock::now() < end)
         ;
 }
-
-/// How long a thread has gone without the CPU: the longest time between two of its steps.
-class Pace {
-public:
-    void step()
-    {
-        const auto now = Clock::now();
-        longest_ = std::max(longest_, now - last_);
-        last_ = now;
-    }
-    /// Return: the longest since the last call.
-    Micros take()
-    {
-        step();
-        return std::chrono::ceil<Micros>(std::exchange(longest_, {}));
-    }
-
-private:
-    Clock::time_point last_ = Clock::now();
-    Clock::duration longest_{};
-};
 
 /// Small writes through one QP whose CQ nobody else uses; each is waited for.
 class Flow {
@@ -159,140 +133,6 @@ protected:
 };
 
 class EngineCore : public EngineTest {};
-
-/// Reads the device's count of doorbells without a process, which would take the idle CPU, and so
-/// soon that the engine does not rest meanwhile. The counters are in the sysfs of the first
-/// namespace. The RDMA core looks at them once a tick at most, with a "lifespan" of 0.
-class Doorbells {
-public:
-    Doorbells() : fd_(open((folder() + "doorbells").c_str(), O_RDONLY | O_CLOEXEC))
-    {
-        if (fd_ < 0)
-            fail("doorbells", errno);
-        lifespan(0);
-    }
-    ~Doorbells()
-    {
-        lifespan(10);
-        close(fd_);
-    }
-    Doorbells(const Doorbells &) = delete;
-    Doorbells &operator=(const Doorbells &) = delete;
-
-    /// Return: those since the last call, which was in an earlier tick.
-    std::uint64_t more()
-    {
-        char text[32] = {};
-        if (pread(fd_, text, sizeof(text) - 1, 0) <= 0)
-            fail("doorbells", errno);
-        const std::uint64_t now = std::strtoull(text, nullptr, 10);
-        return now - std::exchange(count_, now);
-    }
-
-private:
-    static std::string folder()
-    {
-        return "/proc/1/root/sys/class/infiniband/" + device_a() + "/ports/1/hw_counters/";
-    }
-    static void lifespan(int millis)
-    {
-        std::ofstream file(folder() + "lifespan");
-        if (!(file << millis << std::flush))
-            fail("lifespan", errno);
-    }
-
-    int fd_;
-    std::uint64_t count_ = 0;
-};
-
-/// The time of the kernel's last tick.
-std::int64_t tick()
-{
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
-/// How many posts go without a doorbell while the engine waits for them, from tick to tick. A
-/// window is measured when a tick has rung hardly a doorbell, or after many ticks. Where there is
-/// an engine, nine of ten posts need none: that must be so in half of the windows that tell. The
-/// host decides when the engine's CPU runs, and ours. So a window tells nothing if the program was
-/// without its CPU for so long that the engine had gone. A host that takes our CPU so often takes
-/// the engine's as often, and is allowed the same share of the windows that tell.
-class Elided {
-public:
-    /// The engine waits for @p limit.
-    explicit Elided(Micros limit) : limit_(limit) {}
-
-    /// @p post posts one, and waits until there is room for it; @p rest waits for all.
-    void measure(const std::function<void()> &post, const std::function<void()> &rest)
-    {
-        for (Deadline end(4 * kPatience); telling_ < kWindows && !end.passed(); all_++) {
-            wake(post);
-            const Window window = one(post);
-            rest();
-            const bool tells = window.gap < limit_;
-            telling_ += tells;
-            good_ += tells && window.good();
-        }
-    }
-    /// Who posts keeps it.
-    Pace &pace() { return pace_; }
-    testing::AssertionResult verdict() const
-    {
-        const bool enough = telling_ >= kLeast && 2 * good_ * all_ >= telling_ * telling_;
-        return (enough ? testing::AssertionSuccess() : testing::AssertionFailure()) << text();
-    }
-    std::string text() const
-    {
-        return "hardly a doorbell in " + std::to_string(good_) + " of " + std::to_string(telling_) +
-               " windows that tell, of " + std::to_string(all_);
-    }
-
-private:
-    static constexpr int kWindows = 40;
-    static constexpr std::uint64_t kPosts = 32;
-    static constexpr int kTicksToWake = 25;
-    static constexpr int kLeast = 5; ///< on a host that has much more to do than this
-
-    struct Window {
-        std::uint64_t posts = 0;
-        std::uint64_t rung = 0;
-        Micros gap{0}; ///< the longest time without the CPU
-
-        bool good() const { return rung * 10 <= posts; }
-    };
-
-    /// Posts until the engine is there, or has had enough time to come.
-    void wake(const std::function<void()> &post)
-    {
-        one(post);
-        for (int ticks = 1; ticks < kTicksToWake && !one(post).good(); ticks++)
-            ;
-    }
-
-    /// Posts so often, and then until the next tick.
-    Window one(const std::function<void()> &post)
-    {
-        Window window;
-        pace_.take(); // without the time that doorbells_ took
-        for (auto begin = tick(); window.posts < kPosts || tick() == begin; window.posts++) {
-            post();
-            if (window.posts < kPosts)
-                begin = tick();
-        }
-        window.gap = pace_.take();
-        window.rung = doorbells_.more();
-        return window;
-    }
-
-    Doorbells doorbells_;
-    Pace pace_;
-    Micros limit_;
-    int all_ = 0;
-    int telling_ = 0;
-    int good_ = 0;
-};
 
 /// Wakes the engine, lets it go to sleep, more or less, and posts one.
 void hand_over(Flow &flow, unsigned spin, Millis time)
@@ -602,36 +442,8 @@ TEST_F(EngineCore, WatchesWhatAThreadHadOnAnotherCpu)
     }
 }
 
-/// Return: the CPU that a thread has, or had last.
-std::size_t cpu_of(pid_t thread)
-{
-    const std::string stat = about_thread(thread, "stat");
-    std::istringstream fields(stat.substr(stat.rfind(')') + 1));
-    constexpr int kProcessor = 39 - 3; // behind the name, which is the second
-    std::string field;
-    for (int i = 0; i <= kProcessor; i++)
-        fields >> field;
-    return std::stoul(field);
-}
-
-/// Moves a thread that runs to @p cpu, which it may leave. Return: true if it was on another one.
-bool move(pid_t thread, std::size_t cpu)
-{
-    const std::size_t before = cpu_of(thread);
-    cpu_set_t all, one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    if (sched_getaffinity(thread, sizeof(all), &all) ||
-        sched_setaffinity(thread, sizeof(one), &one))
-        fail("affinity of " + std::to_string(thread), errno);
-    const bool moved = before != cpu && cpu_of(thread) == cpu;
-    if (sched_setaffinity(thread, sizeof(all), &all))
-        fail("affinity of " + std::to_string(thread), errno);
-    return moved;
-}
-
-// Where CPUs share no cache, as in many VMs, the scheduler wakes it on the CPU that it had last. That
-// may be the one from which the program rings.
+// Where CPUs share no cache, as in many VMs, the scheduler wakes it on the CPU that it had last.
+// That may be the one from which the program rings.
 TEST_F(EngineCore, LeavesTheProgramsCpu)
 {
     if (const char *why = without_engine())
@@ -645,7 +457,7 @@ TEST_F(EngineCore, LeavesTheProgramsCpu)
             const std::vector<pid_t> engines = engines_of(getpid());
             small.burst(100); // one of them polls
             for (pid_t engine : engines)
-                moved |= move(engine, static_cast<std::size_t>(sched_getcpu()));
+                moved |= move_to_cpu(engine, static_cast<std::size_t>(sched_getcpu()));
         }
         EXPECT_TRUE(moved);
         Elided elided(1000us);

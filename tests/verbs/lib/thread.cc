@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include <fcntl.h>
@@ -39,6 +40,18 @@ void enter(const std::string &name)
     if (fd < 0 || setns(fd, CLONE_NEWNET))
         fail("namespace " + name, errno);
     close(fd);
+}
+
+/// Return: the CPU that a thread has, or had last.
+std::size_t cpu_of(pid_t thread)
+{
+    const std::string stat = about_thread(thread, "stat");
+    std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+    constexpr int kProcessor = 39 - 3; // behind the name, which is the second
+    std::string field;
+    for (int i = 0; i <= kProcessor; i++)
+        fields >> field;
+    return std::stoul(field);
 }
 
 } // namespace
@@ -118,6 +131,21 @@ std::vector<pid_t> engines_of(pid_t program)
             engines.push_back(std::stoi(number));
     }
     return engines;
+}
+
+bool move_to_cpu(pid_t thread, std::size_t cpu)
+{
+    const std::size_t before = cpu_of(thread);
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_getaffinity(thread, sizeof(all), &all) ||
+        sched_setaffinity(thread, sizeof(one), &one))
+        fail("affinity of " + std::to_string(thread), errno);
+    const bool moved = before != cpu && cpu_of(thread) == cpu;
+    if (sched_setaffinity(thread, sizeof(all), &all))
+        fail("affinity of " + std::to_string(thread), errno);
+    return moved;
 }
 
 } // namespace vt

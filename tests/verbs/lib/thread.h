@@ -46,4 +46,8 @@ std::string about_thread(pid_t thread, const std::string &file);
 /// The engines of @p program, threads of the kernel: one for each CPU on which it has rung.
 std::vector<pid_t> engines_of(pid_t program);
 
+/// Moves a thread that runs to @p cpu, which it may leave. Return: true if it was on another one.
+/// Throws what fail() throws.
+bool move_to_cpu(pid_t thread, std::size_t cpu);
+
 } // namespace vt
