@@ -7,6 +7,7 @@
 #include <atomic>
 #include <iostream>
 #include <random>
+#include <span>
 #include <string_view>
 
 #include <sched.h>
@@ -134,6 +135,28 @@ protected:
 
 class EngineCore : public EngineTest {};
 
+void reap_all(std::span<Flow> flows)
+{
+    for (Flow &flow : flows) {
+        flow.reap_to(0);
+        EXPECT_EQ(flow.failed(), 0U);
+    }
+}
+
+/// A thread takes turns with all of them.
+testing::AssertionResult elided(std::span<Flow> flows)
+{
+    std::size_t next = 0;
+    Elided elided(1000us);
+    for (Flow &flow : flows)
+        flow.keep(&elided.pace());
+    elided.measure([&] { flows[next++ % flows.size()].post(); }, [&] { reap_all(flows); });
+    for (Flow &flow : flows)
+        flow.keep(nullptr);
+    std::cout << "# " << elided.text() << "\n";
+    return elided.verdict();
+}
+
 /// Wakes the engine, lets it go to sleep, more or less, and posts one.
 void hand_over(Flow &flow, unsigned spin, Millis time)
 {
@@ -159,11 +182,7 @@ TEST_F(EngineCore, NoDoorbellWhileItWatches)
     start();
     Spin spin(1000);
     Flow small = flow();
-    Elided elided(1000us);
-    small.keep(&elided.pace());
-    elided.measure([&] { small.post(); }, [&] { small.reap_to(0); });
-    std::cout << "# " << elided.text() << "\n";
-    EXPECT_TRUE(elided.verdict());
+    EXPECT_TRUE(elided({&small, 1}));
     EXPECT_EQ(small.failed(), 0U);
 }
 
@@ -309,7 +328,6 @@ TEST_F(EngineCore, SomebodyElseWantsItsCpu)
     EXPECT_EQ(small.failed(), 0U);
 }
 
-/// Threads with a QP each; pauses are sleeps, so that engines find CPUs for a while.
 /// Queue pairs with a completion queue each.
 class Queues {
 public:
@@ -337,13 +355,7 @@ public:
         for (std::size_t i = first; i < flows.size(); i++)
             flows[i].post();
     }
-    void rest(std::size_t first = 0)
-    {
-        for (std::size_t i = first; i < flows.size(); i++) {
-            flows[i].reap_to(0);
-            EXPECT_EQ(flows[i].failed(), 0U);
-        }
-    }
+    void rest(std::size_t first = 0) { reap_all(std::span(flows).subspan(first)); }
     /// One thread that takes turns with all from @p first on.
     void turns(int rounds, std::size_t first = 0)
     {
@@ -360,6 +372,7 @@ private:
     std::vector<std::unique_ptr<Qp>> receivers_;
 };
 
+// Threads with a QP each; pauses are sleeps, so that engines find CPUs for a while.
 TEST_F(EngineCore, SeveralQps)
 {
     Queues queues(a, b, near, far, 3);
@@ -398,19 +411,6 @@ const char *slow_doorbells(Queues &queues)
     return shortest > 2ms ? "a doorbell takes longer than it waits for the next" : nullptr;
 }
 
-/// A thread takes turns with all of them.
-testing::AssertionResult elided(Queues &queues)
-{
-    std::size_t next = 0;
-    Elided elided(1000us);
-    for (Flow &flow : queues.flows)
-        flow.keep(&elided.pace());
-    elided.measure([&] { queues.flows[next++ % queues.flows.size()].post(); },
-                   [&] { queues.rest(); });
-    std::cout << "# " << elided.text() << "\n";
-    return elided.verdict();
-}
-
 TEST_F(EngineCore, WatchesWhatAThreadTakesTurnsWith)
 {
     if (const char *why = without_engine())
@@ -419,7 +419,7 @@ TEST_F(EngineCore, WatchesWhatAThreadTakesTurnsWith)
     if (const char *why = slow_doorbells(queues))
         GTEST_SKIP() << why;
     Spin spin(1000);
-    EXPECT_TRUE(elided(queues));
+    EXPECT_TRUE(elided(queues.flows));
 }
 
 // Each CPU has an engine of its own. On two CPUs only one of them can poll while the thread posts.
@@ -438,7 +438,7 @@ TEST_F(EngineCore, WatchesWhatAThreadHadOnAnotherCpu)
             for (Deadline end(Millis(5 + random() % 40)); !end.passed();)
                 queues.turn(15 - round);
         }
-        EXPECT_TRUE(elided(queues));
+        EXPECT_TRUE(elided(queues.flows));
     }
 }
 
@@ -460,12 +460,7 @@ TEST_F(EngineCore, LeavesTheProgramsCpu)
                 moved |= move_to_cpu(engine, static_cast<std::size_t>(sched_getcpu()));
         }
         EXPECT_TRUE(moved);
-        Elided elided(1000us);
-        small.keep(&elided.pace());
-        elided.measure([&] { small.post(); }, [&] { small.reap_to(0); });
-        small.keep(nullptr);
-        std::cout << "# " << elided.text() << "\n";
-        EXPECT_TRUE(elided.verdict());
+        EXPECT_TRUE(elided({&small, 1}));
     }
 }
 
