@@ -10,7 +10,6 @@
 
 #include <linux/compiler.h>
 #include <linux/jiffies.h>
-#include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/time64.h>
 
