@@ -8,7 +8,6 @@
 #include "verbs.hpp"
 
 #include <cerrno>
-#include <sched.h>
 
 namespace rox {
 namespace {
@@ -107,7 +106,8 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
     }
     cq->queue.set_qps(Context::of(context)->qps);
     cq->late = Context::of(context)->late;
-    cq->vain_turn = Cq::vain_turn_for(Context::of(context)->cpus);
+    cq->vain_turn = vain_turn_for(Context::of(context)->cpus);
+    cq->idle_ns = Context::of(context)->idle_ns;
     if (is_single_threaded(wanted)) {
         cq->queue.elide_locks();
     }
@@ -189,27 +189,6 @@ int destroy_cq(ibv_cq *cq)
     }
     delete Cq::of(cq);
     return 0;
-}
-
-/*
- * Packets that keep a CPU busy for long are left to a thread of the kernel of ordinary priority
- * (ksoftirqd). If the program polls on that CPU, and with few CPUs it does, the thread would wait
- * until the program's turn ends: milliseconds, in which the peer gets no answer. A system call now
- * and then costs a program nothing that waits anyway.
- */
-void Cq::polled_in_vain()
-{
-    if (late != nullptr) {
-        late->polled_in_vain();
-        return;
-    }
-
-    const uint32_t count = vain.load(std::memory_order_relaxed) + 1;
-
-    vain.store(count, std::memory_order_relaxed);
-    if ((count & (vain_turn - 1)) == 0) {
-        sched_yield();
-    }
 }
 
 int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc)

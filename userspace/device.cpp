@@ -199,6 +199,7 @@ int get_context(Context *context)
     }
     context->max_inline = resp.driver.max_inline;
     context->cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    context->idle_ns = (resp.driver.features & ROX_FEATURE_CQ_WAIT) != 0 ? wanted_idle_ns() : 0;
     context->qps = make_object<QpTable>().release();
     context->slabs = make_object<Slabs>().release();
     if (context->qps == nullptr || context->slabs == nullptr) {

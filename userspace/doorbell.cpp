@@ -5,16 +5,14 @@
  * commands POST_SEND and POST_RECV without work requests. The work requests are
  * already in the rings.
  */
+#include "method.hpp"
 #include "objects.hpp"
 #include "verbs.hpp"
 
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstddef>
 #include <ctime>
 
 namespace rox {
@@ -107,20 +105,10 @@ int retry_without_memory(ibv_qp *qp, int (*ring)(ibv_qp *))
 
 int open_doorbell(int cmd_fd)
 {
-    struct Command {
-        alignas(ib_uverbs_ioctl_hdr) std::array<std::byte, sizeof(ib_uverbs_ioctl_hdr)> hdr{};
-        ib_uverbs_attr fd = {};
-    } cmd;
-    auto *hdr = reinterpret_cast<ib_uverbs_ioctl_hdr *>(cmd.hdr.data());
+    Method<1> method(ROX_OBJECT_DOORBELL, ROX_METHOD_DOORBELL_ALLOC);
 
-    hdr->length = sizeof(cmd);
-    hdr->object_id = ROX_OBJECT_DOORBELL;
-    hdr->method_id = ROX_METHOD_DOORBELL_ALLOC;
-    hdr->num_attrs = 1;
-    hdr->driver_id = ROX_DRIVER_ID;
-    cmd.fd.attr_id = ROX_ATTR_DOORBELL_FD;
-    cmd.fd.flags = UVERBS_ATTR_F_MANDATORY;
-    return ioctl(cmd_fd, RDMA_VERBS_IOCTL, &cmd) == 0 ? static_cast<int>(cmd.fd.data_s64) : -1;
+    method.set(0, ROX_ATTR_DOORBELL_FD, 0);
+    return method.call(cmd_fd) == 0 ? static_cast<int>(method.result(0)) : -1;
 }
 
 int ring_send_doorbell(ibv_qp *qp)

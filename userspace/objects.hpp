@@ -8,6 +8,7 @@
 #define ROX_OBJECTS_HPP
 
 #include "abi/pabi.hpp"
+#include "idle.hpp"
 #include "late.hpp"
 #include "layout.hpp"
 #include "memory.hpp"
@@ -36,6 +37,7 @@ struct alignas(std::max_align_t) Context {
     QpTable *qps;
     Slabs *slabs;
     LateDoorbells *late; // nullptr: doorbells are always rung at once
+    int64_t idle_ns;     // a thread that polls in vain for so long sleeps; 0: it never does
 
     verbs_context *vctx() { return reinterpret_cast<verbs_context *>(this + 1); }
 
@@ -88,16 +90,19 @@ struct Cq : HeapObject {
     rdmacore::verbs_cq vcq;
     CompletionQueue queue;
     Mapping map;
-    LateDoorbells *late;           // those of the context
-    std::atomic<uint32_t> vain{0}; // polls that found nothing; threads may miss one of another
-    uint32_t vain_turn;            // after so many of them others may run; a power of two
-
-    /// With several CPUs after some tens of microseconds; on one CPU nothing completes until others
-    /// have run.
-    static constexpr uint32_t vain_turn_for(long cpus) { return cpus == 1 ? 32 : 1024; }
+    LateDoorbells *late; // those of the context
+    uint32_t vain_turn;  // see vain_turn_for()
+    int64_t idle_ns;     // that of the context
 
     /// The program has polled and found nothing.
-    void polled_in_vain();
+    void polled_in_vain()
+    {
+        if (late != nullptr) {
+            late->polled_in_vain();
+        } else {
+            idle_poll(*this);
+        }
+    }
 
     static Cq *of(ibv_cq *cq) { return object_of<Cq>(cq); }
     static Cq *of(ibv_cq_ex *cq) { return object_of<Cq>(cq); }

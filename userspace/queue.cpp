@@ -323,6 +323,13 @@ int CompletionQueue::poll(std::span<ibv_wc> wcs)
     return taken;
 }
 
+uint32_t CompletionQueue::consumer()
+{
+    const std::lock_guard guard(lock_);
+
+    return ring_.view().consumer().load(std::memory_order_relaxed);
+}
+
 void CompletionQueue::arm(bool solicited_only)
 {
     const std::lock_guard guard(arm_lock_);

@@ -162,6 +162,9 @@ public:
     /// ibv_poll_cq(): the number of completions taken, or a negative errno value.
     int poll(std::span<ibv_wc> wcs);
 
+    /// The consumer index: it moves when completions are taken.
+    uint32_t consumer();
+
     /// ibv_req_notify_cq().
     void arm(bool solicited_only);
 

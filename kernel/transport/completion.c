@@ -20,12 +20,17 @@
  *
  * A completion vector stands for a CPU. Handlers of kernel users are called on that CPU, as for
  * the interrupt of an adapter, because the users spread their queues by vectors.
+ *
+ * A program that polls in vain for long may sleep instead, in rox_cq_wait(). It does not arm the CQ
+ * for that: events are for those who wait for events.
  */
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/smp.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include "internal.h"
 
@@ -318,11 +323,12 @@ static noinline void rox_cq_trace(const struct rox_cq *cq, bool event)
 
 int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited)
 {
-	bool event = false, broke = false;
+	bool event = false, broke = false, wake;
 	unsigned long flags;
 	int err = 0;
 
 	spin_lock_irqsave(&cq->lock, flags);
+	wake = cq->sleeping;
 	if (cq->error) {
 		err = -EOVERFLOW;
 	} else if (unlikely(!rox_cq_place(cq, cqe))) {
@@ -343,7 +349,41 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited)
 		rox_cq_raise_error(cq);
 	if (event)
 		rox_cq_notify(cq);
+	if (unlikely(wake))
+		wake_up_all(&cq->sleepers);
 	return err;
+}
+
+static bool rox_cq_has_news(struct rox_cq *cq)
+{
+	unsigned long flags;
+	bool news;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	news = cq->error || cq->ring.index != READ_ONCE(cq->ring.ctrl->consumer);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return news;
+}
+
+static void rox_cq_count_sleepers(struct rox_cq *cq, int change)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	cq->sleeping += change;
+	spin_unlock_irqrestore(&cq->lock, flags);
+}
+
+/* A completion is added with the lock: either the sleeper sees it, or it is seen sleeping. */
+int rox_cq_wait(struct rox_cq *cq, u32 ns)
+{
+	ktime_t time = ns_to_ktime(min_t(u64, ns, ROX_CQ_MOST_WAIT_NS));
+	int err;
+
+	rox_cq_count_sleepers(cq, 1);
+	err = wait_event_interruptible_hrtimeout(cq->sleepers, rox_cq_has_news(cq), time);
+	rox_cq_count_sleepers(cq, -1);
+	return err == -ERESTARTSYS ? -EINTR : 0;
 }
 
 bool rox_cq_arm(struct rox_cq *cq, u32 arm, bool reports)
@@ -368,6 +408,7 @@ bool rox_cq_arm(struct rox_cq *cq, u32 arm, bool reports)
 void rox_cq_init(struct rox_cq *cq, unsigned int vector)
 {
 	spin_lock_init(&cq->lock);
+	init_waitqueue_head(&cq->sleepers);
 	cq->look_ns = ROX_LATE_ARM_NS;
 	cq->cpu = cpumask_local_spread(vector, NUMA_NO_NODE);
 	INIT_CSD(&cq->csd, rox_cq_interrupt, cq);

@@ -66,6 +66,8 @@ void rox_ah_put(struct rox_ah *ah);
  * @mod_count: moderation: number of completions for one event; 0: no moderation
  * @mod_period: moderation: longest delay of an event, in microseconds
  * @deferred: moderation: completions since the delay of the event began
+ * @sleeping: threads in rox_cq_wait()
+ * @sleepers: where they sleep
  *
  * Whoever adds a completion keeps a QP of this CQ from being destroyed. So none is added while
  * the CQ is destroyed.
@@ -79,6 +81,7 @@ struct rox_cq {
 	u32 flags;
 	bool error;
 	bool ignore_overrun;
+	u32 sleeping;
 	struct mutex resize_lock;	/* one resize at a time */
 	bool waited_for;
 	u32 event_consumer;
@@ -97,6 +100,7 @@ struct rox_cq {
 	u16 mod_count;
 	u16 mod_period;
 	u32 deferred;
+	wait_queue_head_t sleepers;
 };
 
 static inline struct rox_cq *to_rox_cq(struct ib_cq *ibcq)
@@ -130,6 +134,19 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited);
  * Any context. Return: true if there are such completions.
  */
 bool rox_cq_arm(struct rox_cq *cq, u32 arm, bool reports);
+
+/* rox_cq_wait() ends after this time at the latest. */
+#define ROX_CQ_MOST_WAIT_NS (10 * NSEC_PER_MSEC)
+
+/**
+ * rox_cq_wait() - sleeps while the CQ has nothing to poll
+ * @cq: a program's CQ, which the caller keeps from being destroyed
+ * @ns: how long at most
+ *
+ * Process context. Return: 0 if there is a completion, the CQ is in error, or the time is over;
+ * -EINTR for a signal.
+ */
+int rox_cq_wait(struct rox_cq *cq, u32 ns);
 
 #define ROX_ARM_BITS (ROX_RING_ARM_SOLICITED | ROX_RING_ARM_NEXT)
 

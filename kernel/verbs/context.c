@@ -9,7 +9,8 @@
 
 /* Feature bits: extensions of the ABI's first version that this module has. */
 #define ROX_FEATURES \
-	((u64)(ROX_FEATURE_DOORBELL | ROX_FEATURE_NO_ENGINE | ROX_FEATURE_SLABS))
+	((u64)(ROX_FEATURE_DOORBELL | ROX_FEATURE_NO_ENGINE | ROX_FEATURE_SLABS | \
+	       ROX_FEATURE_CQ_WAIT))
 
 static atomic64_t rox_last_context;
 

@@ -108,5 +108,6 @@ DECLARE_UVERBS_NAMED_OBJECT(ROX_OBJECT_DOORBELL,
 
 const struct uapi_definition rox_uverbs_objects[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(ROX_OBJECT_DOORBELL),
+	UAPI_DEF_CHAIN(rox_cq_wait_def),
 	{}
 };

@@ -181,8 +181,9 @@ extern const struct attribute_group *rox_port_groups[];
 void rox_cc_files_init(void);
 extern const struct attribute_group rox_cc_group;
 
-/* Objects of the uverbs ioctl (doorbell.c). */
+/* Objects of the uverbs ioctl (doorbell.c), and methods of the core's objects (cq_wait.c). */
 extern const struct uapi_definition rox_uverbs_objects[];
+extern const struct uapi_definition rox_cq_wait_def[];
 
 extern const struct ib_device_ops rox_verbs_ops;	/* device, port, objects */
 extern const struct ib_device_ops rox_statistic_ops;	/* counters, MADs, rdma resource */

@@ -12,19 +12,18 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "../../include/uapi/rdma/rox-abi.h"
 #include "../verbs/lib/diagnose.h"
 #include "../verbs/lib/pair.h"
 #include "../verbs/lib/process.h"
 #include "../verbs/lib/rdmatool.h"
 #include "../verbs/lib/wr.h"
 #include "lib/chance.h"
+#include "lib/method.h"
 
 using namespace hostile;
 
@@ -54,21 +53,10 @@ public:
 
     static int alloc(int cmd_fd)
     {
-        struct Request {
-            alignas(
-                ib_uverbs_ioctl_hdr) std::array<std::uint8_t, sizeof(ib_uverbs_ioctl_hdr)> header;
-            ib_uverbs_attr fd;
-        } request{};
-        auto &header = *reinterpret_cast<ib_uverbs_ioctl_hdr *>(request.header.data());
-        header.length = sizeof(request);
-        header.object_id = ROX_OBJECT_DOORBELL;
-        header.method_id = ROX_METHOD_DOORBELL_ALLOC;
-        header.num_attrs = 1;
-        header.driver_id = ROX_DRIVER_ID;
-        request.fd.attr_id = ROX_ATTR_DOORBELL_FD;
-        request.fd.flags = UVERBS_ATTR_F_MANDATORY;
-        return ioctl(cmd_fd, RDMA_VERBS_IOCTL, &request) ? -1
-                                                         : static_cast<int>(request.fd.data_s64);
+        std::array<ib_uverbs_attr, 1> fd{};
+        fd[0].attr_id = ROX_ATTR_DOORBELL_FD;
+        errno = call_method(cmd_fd, ROX_OBJECT_DOORBELL, ROX_METHOD_DOORBELL_ALLOC, fd);
+        return errno ? -1 : static_cast<int>(fd[0].data_s64);
     }
 
 private:

@@ -91,6 +91,9 @@ public:
 
     std::vector<uint32_t> send_doorbells; // QP handles
     size_t yields = 0;                    // how often the provider has let others run
+    std::vector<int64_t> sleeps;          // in CQs, in ns
+    int64_t clock_ns = 0;                 // CLOCK_MONOTONIC; 0: that of the machine
+    int64_t reading_ns = 20;              // how long it takes to read it
     std::vector<uint32_t> recv_doorbells;
     std::vector<uint32_t> ioctl_doorbells; // by ibv_cmd_post_send() and ibv_cmd_post_recv()
     std::vector<unsigned long> bells;      // arguments of ROX_DOORBELL_RING
@@ -150,6 +153,7 @@ private:
     };
 
     int alloc_bell(ib_uverbs_ioctl_hdr &hdr);
+    int wait_cq(ib_uverbs_ioctl_hdr &hdr);
     std::pair<rox_mapping, std::byte *> new_mapping(size_t size);
     FakeSlab &slab_for(size_t size);
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cerrno>
-#include <unistd.h>
 
 namespace rox::test {
 namespace {
@@ -44,32 +43,6 @@ TEST_F(ProviderCqTest, PollsWhatTheKernelAdds)
     EXPECT_EQ(ring_of(cq).waiting(), 0U);
     EXPECT_EQ(ops->poll_cq(cq, -1, wcs.data()), -EINVAL);
     EXPECT_EQ(ops->destroy_cq(cq), 0);
-}
-
-/* On the CPU where a program polls, a thread of the kernel may wait that has the packets. */
-TEST_F(ProviderCqTest, PollsInVainLetOthersRunNowAndThen)
-{
-    ibv_cq_ex *cq = create_ex(0);
-    ibv_cq *plain = ibv_cq_ex_to_cq(cq);
-    ibv_poll_cq_attr attr = {};
-    const uint32_t turn = Cq::of(plain)->vain_turn;
-
-    EXPECT_EQ(turn, Cq::vain_turn_for(sysconf(_SC_NPROCESSORS_ONLN)));
-    EXPECT_LT(Cq::vain_turn_for(1), Cq::vain_turn_for(2));
-    for (uint32_t i = 1; i < turn; i++) {
-        EXPECT_EQ(poll(plain), 0);
-    }
-    EXPECT_EQ(kernel.yields, 0U);
-    ring_of(plain).add(completion(1));
-    EXPECT_EQ(poll(plain), 1);
-    EXPECT_EQ(kernel.yields, 0U);
-    EXPECT_EQ(ibv_start_poll(cq, &attr), ENOENT);
-    EXPECT_EQ(kernel.yields, 1U);
-    for (uint32_t i = 0; i < turn; i++) {
-        EXPECT_EQ(ibv_start_poll(cq, &attr), ENOENT);
-    }
-    EXPECT_EQ(kernel.yields, 2U);
-    EXPECT_EQ(ops->destroy_cq(plain), 0);
 }
 
 TEST_F(ProviderCqTest, ArmsInSharedMemory)

@@ -291,12 +291,14 @@ struct rox_place {
  *	ROX_RING_NEED_WAKEUP needs a doorbell. The provider sets it for a program that asks for that
  * @ROX_FEATURE_SLABS: objects may share mappings, see struct rox_place
  * @ROX_FEATURE_LATE_DOORBELL: SQs may have ROX_RING_WAKE_LATER
+ * @ROX_FEATURE_CQ_WAIT: CQs have the method ROX_METHOD_CQ_WAIT
  */
 enum rox_features {
 	ROX_FEATURE_DOORBELL = 1U << 0,
 	ROX_FEATURE_NO_ENGINE = 1U << 1,
 	ROX_FEATURE_SLABS = 1U << 2,
 	ROX_FEATURE_LATE_DOORBELL = 1U << 3,
+	ROX_FEATURE_CQ_WAIT = 1U << 4,
 };
 
 /**
@@ -359,6 +361,20 @@ enum rox_doorbell_bits {
  * doorbell, but has it by fork() or from another one; ENOTTY: another ioctl.
  */
 #define ROX_DOORBELL_RING _IO(0x1b, 0x80)
+
+/*
+ * A method of UVERBS_OBJECT_CQ: sleeps until the CQ has a completion or is in error, for
+ * ROX_ATTR_CQ_WAIT_NS nanoseconds at most (__u32), and never for more than 10 ms. Errors: EINTR: a
+ * signal came.
+ */
+enum rox_cq_methods {
+	ROX_METHOD_CQ_WAIT = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum rox_cq_wait_attrs {
+	ROX_ATTR_CQ_WAIT_CQ = (1U << UVERBS_ID_NS_SHIFT),
+	ROX_ATTR_CQ_WAIT_NS,
+};
 
 /**
  * struct rox_create_ah_resp - driver part of the CREATE_AH response

@@ -36,6 +36,9 @@ void note_unmapping(const void *at)
 
 void note_answer(int fd, const ib_uverbs_ioctl_hdr &header)
 {
+    // A driver's own methods number their attributes from there, too.
+    if (header.method_id & 1U << UVERBS_ID_NS_SHIFT)
+        return;
     for (unsigned i = 0; i < header.num_attrs; i++) {
         const ib_uverbs_attr &attr = header.attrs[i];
         if (attr.attr_id != UVERBS_ATTR_UHW_OUT)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* System calls of the provider that are no commands: doorbells and sched_yield(). */
+/* System calls of the provider that are no commands: doorbells, sleeps and the clock. */
 #include "fake_kernel.h"
 
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 extern "C" ssize_t __real_write(int fd, const void *buffer, size_t size);
 
@@ -54,6 +55,21 @@ extern "C" int __wrap_sched_yield()
         kernel->yields++;
     }
     return __real_sched_yield();
+}
+
+extern "C" int __real_clock_gettime(clockid_t clock, timespec *time);
+
+extern "C" int __wrap_clock_gettime(clockid_t clock, timespec *time)
+{
+    auto *kernel = rox::test::FakeKernel::now;
+
+    if (kernel == nullptr || kernel->clock_ns == 0 || clock != CLOCK_MONOTONIC) {
+        return __real_clock_gettime(clock, time);
+    }
+    kernel->clock_ns += kernel->reading_ns;
+    time->tv_sec = kernel->clock_ns / 1'000'000'000;
+    time->tv_nsec = kernel->clock_ns % 1'000'000'000;
+    return 0;
 }
 
 namespace rox::test {
@@ -105,10 +121,31 @@ int FakeKernel::alloc_bell(ib_uverbs_ioctl_hdr &hdr)
     return 0;
 }
 
+int FakeKernel::wait_cq(ib_uverbs_ioctl_hdr &hdr)
+{
+    if (hdr.length != sizeof(hdr) + 2 * sizeof(hdr.attrs[0]) || hdr.num_attrs != 2 ||
+        hdr.driver_id != ROX_DRIVER_ID || hdr.method_id != ROX_METHOD_CQ_WAIT ||
+        hdr.attrs[0].attr_id != ROX_ATTR_CQ_WAIT_CQ || hdr.attrs[0].len != 0 ||
+        hdr.attrs[0].flags != UVERBS_ATTR_F_MANDATORY ||
+        hdr.attrs[1].attr_id != ROX_ATTR_CQ_WAIT_NS || hdr.attrs[1].len != sizeof(uint32_t) ||
+        hdr.attrs[1].flags != UVERBS_ATTR_F_MANDATORY ||
+        !cqs.contains(static_cast<uint32_t>(hdr.attrs[0].data))) {
+        return EINVAL;
+    }
+    if (const int error = fail(__func__); error != 0) {
+        return error;
+    }
+    sleeps.push_back(static_cast<int64_t>(hdr.attrs[1].data));
+    clock_ns += sleeps.back();
+    return 0;
+}
+
 int FakeKernel::ioctl(int fd, unsigned long request, void *arg)
 {
     if (fd == fd_ && request == RDMA_VERBS_IOCTL) {
-        return alloc_bell(*static_cast<ib_uverbs_ioctl_hdr *>(arg));
+        auto &hdr = *static_cast<ib_uverbs_ioctl_hdr *>(arg);
+
+        return hdr.object_id == UVERBS_OBJECT_CQ ? wait_cq(hdr) : alloc_bell(hdr);
     }
     if (fd == fd_ || request != ROX_DOORBELL_RING) {
         return ENOTTY;
