@@ -21,6 +21,12 @@ constexpr int64_t most_poll_us = 1'000'000'000;
 
 constexpr int64_t longest_sleep = 1'000'000; // ns
 /*
+ * Who moves messages of so many bytes at least waits for them to be moved, so a thread's wake-up is
+ * short beside that. Others may wait for an answer, and poll longer before they sleep.
+ */
+constexpr uint32_t long_message = 16384;
+constexpr int64_t longer = 50;
+/*
  * A thread does nothing but poll if its polls are so many readings of the clock apart at most. Both
  * take some ten nanoseconds, more under emulation. Where the clock is slow, the time counts.
  */
@@ -29,11 +35,10 @@ constexpr int64_t most_apart = 10'000; // ns
 
 /* The polls in vain of a thread. */
 struct VainPolls {
-    const Cq *cq;     // of the last one
-    uint32_t count;   // of all CQs
-    uint32_t taken;   // the CQ's consumer index at the last turn
-    int64_t since;    // ns: at this turn the index was new; 0: since then there were polls of
-                      // another CQ
+    const Cq *cq;   // of the last one
+    uint32_t count; // of all CQs
+    uint32_t taken; // how many completions of the CQ were taken until the last turn
+    int64_t since;  // ns: a turn before which some were taken; 0: after that another CQ was polled
     int64_t turn_end; // ns: the end of the last turn
 };
 
@@ -71,14 +76,17 @@ int64_t sleep_time(Cq &cq)
 
     const int64_t now = clock_ns();
     const int64_t limit = limit_apart(now) * cq.vain_turn;
-    const uint32_t taken = cq.queue.consumer();
+    const CompletionQueue::Taken taken = cq.queue.taken();
 
-    if (polls.since == 0 || taken != polls.taken) {
-        polls.taken = taken;
+    if (polls.since == 0 || taken.number != polls.taken) {
+        polls.taken = taken.number;
         polls.since = now;
         return 0;
     }
-    if (now - polls.since < cq.idle_ns || now - polls.turn_end > limit) {
+
+    const int64_t least = taken.length >= long_message ? cq.idle_ns : longer * cq.idle_ns;
+
+    if (now - polls.since < least || now - polls.turn_end > limit) {
         return 0;
     }
     return std::min((now - polls.since) / 2, longest_sleep);

@@ -8,6 +8,8 @@
  * thread. It is also limited to half of the time that the thread has waited: what comes by another
  * way, as a store of another program, is seen late by half of its time at most.
  *
+ * After short messages, which may be questions and answers, a thread polls 50 times as long.
+ *
  * Only a thread that does nothing but poll one CQ sleeps. If it polls several CQs, or does
  * something else between polls, it may have more to wait for than completions.
  */

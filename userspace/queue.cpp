@@ -323,11 +323,14 @@ int CompletionQueue::poll(std::span<ibv_wc> wcs)
     return taken;
 }
 
-uint32_t CompletionQueue::consumer()
+/* The entry that was taken last is in the ring until the kernel has filled all others. */
+CompletionQueue::Taken CompletionQueue::taken()
 {
     const std::lock_guard guard(lock_);
+    const RingView &view = ring_.view();
+    const uint32_t number = view.consumer().load(std::memory_order_relaxed);
 
-    return ring_.view().consumer().load(std::memory_order_relaxed);
+    return {number, reinterpret_cast<const rox_cqe *>(view.at(number - 1))->byte_len};
 }
 
 void CompletionQueue::arm(bool solicited_only)

@@ -162,8 +162,12 @@ public:
     /// ibv_poll_cq(): the number of completions taken, or a negative errno value.
     int poll(std::span<ibv_wc> wcs);
 
-    /// The consumer index: it moves when completions are taken.
-    uint32_t consumer();
+    /// What was taken last: the number of completions until now, and the length of that message.
+    struct Taken {
+        uint32_t number;
+        uint32_t length;
+    };
+    Taken taken();
 
     /// ibv_req_notify_cq().
     void arm(bool solicited_only);

@@ -41,7 +41,7 @@ static void rox_retire_one(struct rox_qp *qp)
 	u64 wr_id = wqe->wr_id;
 	u8 opcode = wqe->wc_opcode;
 	u8 status = wqe->status;
-	u32 len = rox_wqe_fetches(wqe) ? wqe->length : 0;
+	u32 len = wqe->length;
 
 	rox_wqe_release(wqe);
 	rox_send_advance_tail(qp);

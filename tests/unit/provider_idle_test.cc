@@ -2,6 +2,7 @@
 /* Threads that poll in vain, by a clock that the test moves. */
 #include "provider_fixture.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -37,6 +38,8 @@ protected:
         ASSERT_NE(cq, nullptr);
         ASSERT_NE(other, nullptr);
         count = Cq::of(cq)->vain_turn;
+        complete(cq);
+        complete(other);
         /* From here on turns begin where the test begins them. */
         for (const size_t before = calls(); calls() == before;) {
             poll(other);
@@ -54,9 +57,12 @@ protected:
 
     int poll(ibv_cq *which) { return ops->poll_cq(which, 1, &wc); }
 
-    void complete(ibv_cq *which)
+    void complete(ibv_cq *which, uint32_t length = 65536)
     {
-        kernel.cqs.at(which->handle).add(completion(1));
+        rox_cqe cqe = completion(1);
+
+        cqe.byte_len = length;
+        kernel.cqs.at(which->handle).add(cqe);
         ASSERT_EQ(poll(which), 1);
     }
 
@@ -154,6 +160,16 @@ TEST_F(ProviderIdleTest, ACompletionBeginsAnew)
     poll_for(cq, 90 * us);
     ASSERT_TRUE(turn(cq, quick()).has_value());
     complete(cq);
+    poll_for(cq, 90 * us);
+    EXPECT_TRUE(turn(cq, quick()).has_value());
+}
+
+TEST_F(ProviderIdleTest, AfterShortMessagesAThreadPollsLonger)
+{
+    complete(cq, 16383);
+    poll_for(cq, 4990 * us);
+    EXPECT_TRUE(turn(cq, quick()).has_value());
+    complete(cq, 16384);
     poll_for(cq, 90 * us);
     EXPECT_TRUE(turn(cq, quick()).has_value());
 }

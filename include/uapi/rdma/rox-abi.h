@@ -199,7 +199,7 @@ enum rox_packet_type {
  * @wallclock: CLOCK_REALTIME in ns, if the CQ was created with ROX_CQ_TIMESTAMP, else 0
  * @status: enum ib_wc_status (the same values as enum ibv_wc_status)
  * @opcode: enum ibv_wc_opcode
- * @byte_len: bytes received (with the 40 bytes of GRH for UD), read or atomically fetched
+ * @byte_len: bytes of the message, received ones with the 40 bytes of GRH for UD
  * @ex: immediate data (big endian) or the invalidated rkey
  * @qp_num: number of the local QP
  * @src_qp: receive completions of UD: number of the sender's QP
