@@ -23,21 +23,37 @@ static struct rox_local_hdr *rox_local_hdr(const struct sk_buff *skb)
 }
 
 /*
- * Is the frame as its sender made it, who has left the UDP checksum to a netdev? Then it has been
- * on no wire: a netdev that sends it to one computes the checksum, and whatever changes the frame
- * on its way has to do that before. So the networking core relies on the data of such frames
- * (CHECKSUM_PARTIAL). Guests tell each other by VIRTIO_NET_HDR_F_NEEDS_CSUM. UDP has gone past
- * its header, and has cleared CHECKSUM_PARTIAL, but the place of the checksum is left. Packets that
- * GRO has joined are in a list, and may come from a wire.
- *
- * The packets of such a frame have the same headers, which NAT, for instance, may have changed. So
- * the ICRC of one packet shows that the headers are right.
+ * Is what the sk_buff has as its sender made it, who has left the UDP checksum to a netdev? Then it
+ * has been on no wire: a netdev that sends it to one computes the checksum, and whatever changes it
+ * on its way has to do that before. So the networking core relies on such data (CHECKSUM_PARTIAL).
+ * Guests tell each other by VIRTIO_NET_HDR_F_NEEDS_CSUM. UDP has gone past its header, and has
+ * cleared CHECKSUM_PARTIAL, but the place of the checksum is left.
  */
 static bool rox_skb_is_unsent(const struct sk_buff *skb)
 {
-	return skb_is_gso(skb) && skb->csum_start == skb->transport_header &&
+	return skb->csum_start == skb->transport_header &&
 	       skb->csum_offset == offsetof(struct udphdr, check) &&
-	       skb->ip_summed != CHECKSUM_COMPLETE && !skb_has_frag_list(skb);
+	       skb->ip_summed != CHECKSUM_COMPLETE;
+}
+
+/*
+ * The packets of a GSO frame have the same headers, which NAT, for instance, may have changed. So
+ * the ICRC of one packet shows that the headers are right. Packets that GRO has joined are in a
+ * list, and may come from a wire.
+ */
+static bool rox_frame_is_unsent(const struct sk_buff *skb)
+{
+	return skb_is_gso(skb) && !skb_has_frag_list(skb) && rox_skb_is_unsent(skb);
+}
+
+/* UDP has not gone past the headers of packets in a list, but for the first. */
+static bool rox_packet_is_unsent(const struct rox_rx *rx)
+{
+	if (READ_ONCE(recheck))
+		return false;
+	if (rx->part && rx->part != rx->skb)
+		return rx->part->ip_summed == CHECKSUM_PARTIAL;
+	return rox_skb_is_unsent(rx->skb);
 }
 
 /* Leaves @count packets of the walk, from that with index @first on. */
@@ -77,7 +93,7 @@ void rox_rx_begin(struct rox_rx *rx, struct sk_buff *skb)
 	rx->fixed_id = skb_shinfo(skb)->gso_type & SKB_GSO_TCP_FIXEDID;
 	rx->l4_off = rx->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	rx->has_head = false;
-	rx->unsent = rox_skb_is_unsent(skb) && !READ_ONCE(recheck);
+	rx->unsent = rox_frame_is_unsent(skb) && !READ_ONCE(recheck);
 	rx->proved = cb->proved;
 	off = rx->l4_off + sizeof(struct udphdr);
 	len = skb->len - off;
@@ -166,6 +182,20 @@ static bool rox_icrc_fits_whole(const u8 *whole, u32 len, u32 crc)
 						    len - ROX_BTH_LEN - ROX_ICRC_LEN));
 }
 
+/* Does a packet that was on no wire have a CRC of its headers alone, which is @crc? */
+static bool rox_icrc_is_bare(const struct rox_rx *rx, u32 len, const u8 *whole, u32 crc)
+{
+	__le32 icrc;
+
+	if (!rox_packet_is_unsent(rx))
+		return false;
+	if (likely(whole))
+		memcpy(&icrc, whole + len - ROX_ICRC_LEN, sizeof(icrc));
+	else if (skb_copy_bits(rx->skb, rx->off + len - ROX_ICRC_LEN, &icrc, sizeof(icrc)))
+		return false;
+	return icrc == rox_icrc_bare(crc);
+}
+
 /*
  * Is the ICRC of the packet at rx->off, whose BTH is in rx->head, right if its IPv4 ID is that much
  * above that of the first packet? @whole: the packet, if it is in one piece, else NULL. If the
@@ -183,8 +213,14 @@ static bool rox_icrc_fits(struct rox_rx *rx, u32 len, const u8 *whole, u32 id_of
 		return true;
 	}
 	crc = rox_icrc_begin(&rx->head);
-	fits = likely(whole) ? rox_icrc_fits_whole(whole, len, crc) :
-			       rox_icrc_fits_pieces(rx, len, crc);
+	if (rox_icrc_is_bare(rx, len, whole, crc)) {
+		rox_ep_count(to, ROX_CNT_RX_ICRC_KNOWN);
+		fits = true;
+	} else if (likely(whole)) {
+		fits = rox_icrc_fits_whole(whole, len, crc);
+	} else {
+		fits = rox_icrc_fits_pieces(rx, len, crc);
+	}
 	if (fits && rx->unsent)
 		rox_rx_uncut(to);
 	return fits;

@@ -27,8 +27,12 @@ struct frame {
 	u8 *payload;
 };
 
-/* Writes packet @i, with @len bytes of payload and a right ICRC, to @p. */
-static void write_at(struct frame *f, u8 *p, u32 i, const struct rox_bth *bth, u32 len)
+/*
+ * Writes packet @i, with @len bytes of payload and a right ICRC, to @p, or with a right CRC of its
+ * headers alone.
+ */
+static void write_sealed(struct frame *f, u8 *p, u32 i, const struct rox_bth *bth, u32 len,
+			 bool bare)
 {
 	struct rox_icrc_head head;
 	__le32 icrc;
@@ -39,9 +43,14 @@ static void write_at(struct frame *f, u8 *p, u32 i, const struct rox_bth *bth, u
 	memcpy(head.bth, p, ROX_BTH_LEN);
 	memset(p + ROX_BTH_LEN, i + 1, len);
 	rox_icrc_packet(&head, ROX_BTH_LEN + len + ROX_ICRC_LEN, ntohs(ip_hdr(f->skb)->id) + i);
-	crc = rox_icrc_update(rox_icrc_begin(&head), p + ROX_BTH_LEN, len);
-	icrc = rox_icrc_end(crc);
+	crc = rox_icrc_begin(&head);
+	icrc = bare ? rox_icrc_bare(crc) : rox_icrc_end(rox_icrc_update(crc, p + ROX_BTH_LEN, len));
 	memcpy(p + ROX_BTH_LEN + len, &icrc, sizeof(icrc));
+}
+
+static void write_at(struct frame *f, u8 *p, u32 i, const struct rox_bth *bth, u32 len)
+{
+	write_sealed(f, p, i, bth, len, false);
 }
 
 static struct rox_bth bth_of(const struct frame *f, u8 opcode, u32 psn, bool ackreq)
@@ -437,6 +446,100 @@ static void its_sender_is_told(struct kunit *test)
 	drop_frame(&f);
 }
 
+/* Finds @count packets of a list, from packet @i on. */
+static void find_listed(struct kunit *test, struct rox_rx *rx, u32 i, u32 count)
+{
+	u8 byte[2];
+	struct rox_pkt pkt;
+
+	for (; count; i++, count--) {
+		KUNIT_ASSERT_EQ(test, next_joined(rx, &pkt, WHOLE), 1);
+		KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, i));
+		KUNIT_EXPECT_EQ(test, pkt.payload_len, list_len(i));
+		KUNIT_EXPECT_NOT_NULL(test, pkt.payload);
+		KUNIT_EXPECT_EQ(test, rox_pkt_read(&pkt, byte, sizeof(byte)), 0);
+		KUNIT_EXPECT_EQ(test, byte[1], i + 1);
+	}
+}
+
+/* Writes the first packet of a frame with a CRC of its headers alone. */
+static void write_bare(struct frame *f)
+{
+	const struct rox_bth bth = bth_of(f, IB_OPCODE_RC_RDMA_WRITE_MIDDLE, FIRST, false);
+
+	write_sealed(f, f->payload, 0, &bth, MTU, true);
+}
+
+/* Such a frame needs a CRC of its headers only. */
+static void headers_alone_may_prove_it(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_frame(test, &f);
+	write_bare(&f);
+	break_packet(&f, 2);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 1);
+	KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, 1));
+	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
+	leave_checksum_open(&f);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_TRUE(test, f.qp->ep.uncut);
+	udp_hdr(f.skb)->source ^= htons(1);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	drop_frame(&f);
+}
+
+/* So does a packet alone. */
+static void and_a_single_packet(struct kunit *test)
+{
+	struct rox_pkt pkt;
+	struct rox_rx rx;
+	struct frame f;
+
+	make_frame(test, &f);
+	write_bare(&f);
+	skb_trim(f.skb, skb_transport_offset(f.skb) + sizeof(struct udphdr) + SEG);
+	skb_shinfo(f.skb)->gso_size = 0;
+	skb_shinfo(f.skb)->gso_type = 0;
+	rox_skb_cb(f.skb)->count = 1;
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	leave_checksum_open(&f);
+	rox_rx_begin(&rx, f.skb);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 1);
+	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
+	drop_frame(&f);
+}
+
+/* And in a list, where each packet says so itself. */
+static void and_each_packet_of_a_list(struct kunit *test)
+{
+	struct sk_buff *part;
+	struct rox_pkt pkt;
+	struct rox_bth bth;
+	struct rox_rx rx;
+	struct frame f;
+	u32 i = 0;
+
+	make_list(test, &f);
+	skb_walk_frags(f.skb, part) {
+		bth = bth_of(&f, IB_OPCODE_RC_RDMA_WRITE_MIDDLE, rox_psn_add(FIRST, ++i), false);
+		write_sealed(&f, part->data, i, &bth, list_len(i), true);
+		part->ip_summed = i == 3 ? CHECKSUM_NONE : CHECKSUM_PARTIAL;
+	}
+	rox_rx_begin(&rx, f.skb);
+	find_listed(test, &rx, 0, 3);
+	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 1);
+	KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, 4));
+	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 1);
+	drop_frame(&f);
+}
+
 /* What the ICRC covers was changed in all packets, as NAT does. */
 static void its_headers_must_be_right(struct kunit *test)
 {
@@ -471,22 +574,6 @@ static void a_frame_of_joined_packets_is_checked(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 3);
 	KUNIT_EXPECT_EQ(test, rox_fixture_counted(f.qp, ROX_CNT_RX_ICRC), 1);
 	drop_frame(&f);
-}
-
-/* Finds @count packets of a list, from packet @i on. */
-static void find_listed(struct kunit *test, struct rox_rx *rx, u32 i, u32 count)
-{
-	u8 byte[2];
-	struct rox_pkt pkt;
-
-	for (; count; i++, count--) {
-		KUNIT_ASSERT_EQ(test, next_joined(rx, &pkt, WHOLE), 1);
-		KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, i));
-		KUNIT_EXPECT_EQ(test, pkt.payload_len, list_len(i));
-		KUNIT_EXPECT_NOT_NULL(test, pkt.payload);
-		KUNIT_EXPECT_EQ(test, rox_pkt_read(&pkt, byte, sizeof(byte)), 0);
-		KUNIT_EXPECT_EQ(test, byte[1], i + 1);
-	}
 }
 
 static void packets_of_a_list_have_their_own_sizes(struct kunit *test)
@@ -535,6 +622,9 @@ static struct kunit_case rx_cases[] = {
 	KUNIT_CASE(a_frame_from_no_wire_is_checked_once),
 	KUNIT_CASE(it_stays_proved_when_the_walk_is_cut),
 	KUNIT_CASE(its_sender_is_told),
+	KUNIT_CASE(headers_alone_may_prove_it),
+	KUNIT_CASE(and_a_single_packet),
+	KUNIT_CASE(and_each_packet_of_a_list),
 	KUNIT_CASE(its_headers_must_be_right),
 	KUNIT_CASE(a_frame_of_joined_packets_is_checked),
 	KUNIT_CASE(packets_of_a_list_have_their_own_sizes),

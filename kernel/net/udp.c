@@ -51,7 +51,7 @@ MODULE_PARM_DESC(gso, "Send packets of one size together, as one UDP GSO frame (
  * @sent: counts packets that were handed to the IP layer
  * @drops: number of packets lost on this host
  * @near: the peer reads the pages that are written here, and needs no ICRC
- * @uncut: the peer gets frames as they are, and needs the ICRC of their first packets only
+ * @uncut: the peer gets frames as they are, and needs a CRC of their headers only
  * @origin: for the signatures
  * @left: number of packets without an ICRC
  * @form: of the first packet, of each middle packet, of the last packet: payload bytes, UDP
@@ -199,6 +199,7 @@ static int rox_begin_group(const struct rox_tx *tx, struct rox_tx_group *g)
 	g->dst = tx->dst;
 	g->net = tx->net;
 	g->count = 0;
+	g->bare = false;
 	g->sk = tx->b->from->sk;
 	g->sender = tx->b->sender;
 	g->resends = tx->b->resends && !tx->b->unbounded && g->sk;
@@ -249,26 +250,32 @@ static int rox_put_payload(struct rox_tx *tx, struct rox_frame *frame, u32 len, 
 	return err;
 }
 
+/* The payload of the first packet is so long that its CRC is worth being left out. */
+#define BARE_LEAST 256U
+
 /*
  * Signs the packet of @len bytes at @p, whose BTH is in g->icrc, and writes its ICRC, as far as the
- * receiver may need them.
+ * receiver may need them: of an uncut frame it looks at the first packet.
  */
 static void rox_seal_packet(struct rox_tx *tx, struct rox_tx_group *g, u8 *p, u32 len)
 {
 	bool signs = rox_frame_signs(&g->frame, len), near = tx->near && signs;
+	bool uncut = tx->uncut && !g->frame.last && !near;
 	u32 rest = len - ROX_BTH_LEN - ROX_ICRC_LEN;
-	/* The receiver looks at the first packet of a frame. */
-	bool uncut = tx->uncut && g->count && !g->frame.last;
 	__le32 icrc = 0;
 	u32 crc;
 
-	if (uncut && !near) {
+	if (uncut && g->count) {
 		memcpy(p + ROX_BTH_LEN + rest, &icrc, sizeof(icrc));
 		tx->left++;
 		return;
 	}
 	rox_icrc_packet(&g->icrc, len, g->id + g->count);
 	if (near) {
+		tx->left++;
+	} else if (uncut && rest >= BARE_LEAST) {
+		icrc = rox_icrc_bare(rox_icrc_begin(&g->icrc));
+		g->bare = true;
 		tx->left++;
 	} else {
 		crc = rox_icrc_update(rox_icrc_begin(&g->icrc), p + ROX_BTH_LEN, rest);

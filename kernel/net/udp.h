@@ -27,6 +27,7 @@
  * @idle: no earlier packet of the sender is outstanding
  * @handed_at: as in struct rox_burst
  * @refused: a queue of this host has refused the frame
+ * @bare: the first packet has a CRC of its headers alone for its ICRC
  * @ip: IP header; length and ID are set at the end
  * @udp: UDP header; the length is set at the end
  * @icrc: the same headers for the ICRC
@@ -50,6 +51,7 @@ struct rox_tx_group {
 	bool resends;
 	bool idle;
 	bool refused;
+	bool bare;
 	u64 *handed_at;
 	union {
 		struct iphdr v4;

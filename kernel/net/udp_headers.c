@@ -78,13 +78,14 @@ bool rox_same_headers(const struct rox_tx_group *g, const struct rox_path *path)
  * Leaves the UDP checksum to the netdev. A single packet over IPv4 has none, as from adapters: the
  * ICRC covers more. Over IPv6 a checksum of 0 is only for tunnels that both ends were told of (RFC
  * 6935, section 5), and firewalls and connection tracking drop it elsewhere. Packets that are cut
- * from a frame get one, as GSO knows no UDP without it, but for lists.
+ * from a frame get one, as GSO knows no UDP without it, but for lists. And a single packet without
+ * an ICRC is left to the netdev, which shows the receiver that it was on no wire.
  */
 static void rox_finish_checksum(const struct rox_tx_group *g, struct sk_buff *skb, u32 len)
 {
 	struct udphdr *udp = udp_hdr(skb);
 
-	if (!g->v6 && (g->count == 1 || g->frame.last))
+	if (!g->v6 && ((g->count == 1 && !g->bare) || g->frame.last))
 		return;
 	if (g->v6)
 		udp->check = ~csum_ipv6_magic(&g->ip.v6.saddr, &g->ip.v6.daddr, len, IPPROTO_UDP,

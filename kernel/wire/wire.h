@@ -364,7 +364,8 @@ static inline void rox_icrc_packet(struct rox_icrc_head *head, u32 len, u16 id)
  * ICRC of packets: rox_icrc_head_v4() or rox_icrc_head_v6() takes the IP and UDP headers.
  * rox_icrc_packet() sets the fields that differ between the packets of a frame. The caller writes
  * the BTH. rox_icrc_begin() returns the state. rox_icrc_update() adds everything after the BTH to
- * the end of the pad. rox_icrc_end() returns the four bytes for the packet.
+ * the end of the pad. rox_icrc_end() returns the four bytes for the packet. rox_icrc_bare() follows
+ * rox_icrc_begin().
  */
 void rox_icrc_head_v4(struct rox_icrc_head *head, const struct iphdr *ip, const struct udphdr *udp);
 void rox_icrc_head_v6(struct rox_icrc_head *head, const struct ipv6hdr *ip,
@@ -401,6 +402,19 @@ static inline u32 rox_icrc_update(u32 state, const void *data, size_t len)
 static inline __le32 rox_icrc_end(u32 state)
 {
 	return cpu_to_le32(~state);
+}
+
+/**
+ * rox_icrc_bare() - ends a CRC of the headers alone
+ * @state: state after rox_icrc_begin()
+ *
+ * It is for frames that go over no wire. No packet has it for its ICRC, but for one case in 2^32.
+ *
+ * Return: the last four bytes of the packet
+ */
+static inline __le32 rox_icrc_bare(u32 state)
+{
+	return cpu_to_le32(state);
 }
 
 void rox_crc32_init(void);

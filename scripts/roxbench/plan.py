@@ -181,7 +181,7 @@ def cost(setting):
 
 
 # Guests on tap devices with virtio headers, as hypervisors join them.
-TAP = {"pair": True, "mem": 1536, "budget": 60, "rounds": (2, 5)}
+TAP = {"pair": True, "mem": 1536, "seconds": 2, "budget": 150, "rounds": (2, 5)}
 
 
 # In rox-run, on this machine itself.
@@ -249,8 +249,8 @@ def full():
         Boot("tapqueues", [*tapped(("write",)), *many_qps("tap", [16], ["rox", "rxe"])], tap=4, uso=True, cpus=2,
              **TAP),
         Boot("cost", cost("veth"), seconds=0.5, budget=90, rounds=(2, 3), virtual=True),
-        Boot("tapcost", cost("tap")[:3], tap=1, uso=True, seconds=1, virtual=True,
-             **{**TAP, "budget": 400, "rounds": (25, 40)}),
+        Boot("tapcost", cost("tap")[:3], tap=1, uso=True, virtual=True,
+             **{**TAP, "seconds": 1, "budget": 400, "rounds": (25, 40)}),
         Boot("lossy", [*lossy("first"), *lossy("first", ["1 ms", "1 ms, 1 % lost"], frames=True)],
              seconds=3, budget=240, rounds=(1, 2), virtual=True),
         Boot("far", [*lossy("pair", ["1 ms", "1 ms, 1 % lost"]),
