@@ -26,7 +26,8 @@ rdma_rxe is Debian's. siw is built from Debian's linux-source, because Debian's 
 - MiB/s are 2^20 bytes a second. Latencies are perftest's typical ones: half a round trip, a whole one for READs. Below
   them is the 99th percentile.
 - `x siw` compares with siw: 2 is twice the speed, or half the time.
-- perftest polls for completions, which takes a CPU; iperf3 sleeps. In rows with `_events` perftest sleeps, too (`-e`).
+- perftest polls for completions, which takes a CPU; iperf3 sleeps. Over rox a thread sleeps that polls long in vain. In
+  rows with `_events` perftest sleeps, too (`-e`).
 - `_cpu` is the time of all CPUs of all guests for a GiB, with programs that sleep until completions come.
 - `goodput` is what ib_write_bw (iperf3 for TCP) brings through netem on both ends. rox and TCP send packet by packet
   there, TCP in packets of 4 KiB, too (`gso_max_segs 1`: without offload a netdev cuts frames behind netem). In rows
