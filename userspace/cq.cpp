@@ -107,7 +107,6 @@ Cq *create(ibv_context *context, const ibv_cq_init_attr_ex &wanted)
     cq->queue.set_qps(Context::of(context)->qps);
     cq->late = Context::of(context)->late;
     cq->vain_turn = vain_turn_for(Context::of(context)->cpus);
-    cq->idle_ns = Context::of(context)->idle_ns;
     if (is_single_threaded(wanted)) {
         cq->queue.elide_locks();
     }

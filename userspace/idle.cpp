@@ -68,12 +68,8 @@ int64_t limit_apart(int64_t now)
 }
 
 /* How long to sleep now, in ns; 0: not at all. */
-int64_t sleep_time(Cq &cq)
+int64_t sleep_time(Cq &cq, int64_t idle_ns)
 {
-    if (cq.idle_ns == 0) {
-        return 0;
-    }
-
     const int64_t now = clock_ns();
     const int64_t limit = limit_apart(now) * cq.vain_turn;
     const CompletionQueue::Taken taken = cq.queue.taken();
@@ -84,7 +80,7 @@ int64_t sleep_time(Cq &cq)
         return 0;
     }
 
-    const int64_t least = taken.length >= long_message ? cq.idle_ns : longer * cq.idle_ns;
+    const int64_t least = taken.length >= long_message ? idle_ns : longer * idle_ns;
 
     if (now - polls.since < least || now - polls.turn_end > limit) {
         return 0;
@@ -126,13 +122,14 @@ void idle_poll(Cq &cq)
         return;
     }
 
-    const int64_t ns = sleep_time(cq);
+    const int64_t idle_ns = Context::of(cq.vcq.cq.context)->idle_ns;
+    const int64_t ns = idle_ns != 0 ? sleep_time(cq, idle_ns) : 0;
 
     /* The kernel may refuse, as by a filter of system calls. */
     if (const int error = ns != 0 ? wait_cq(cq, ns) : EAGAIN; error != 0 && error != EINTR) {
         sched_yield();
     }
-    polls.turn_end = cq.idle_ns != 0 ? clock_ns() : 0;
+    polls.turn_end = idle_ns != 0 ? clock_ns() : 0;
 }
 
 } // namespace rox

@@ -92,7 +92,6 @@ struct Cq : HeapObject {
     Mapping map;
     LateDoorbells *late; // those of the context
     uint32_t vain_turn;  // see vain_turn_for()
-    int64_t idle_ns;     // that of the context
 
     /// The program has polled and found nothing.
     void polled_in_vain()

@@ -155,6 +155,15 @@ static u32 next_joined(struct rox_rx *rx, struct rox_pkt *pkt, u32 most)
 	return found ? pkt->npkts : 0;
 }
 
+/* The same of a walk that begins: the first packet. */
+static u32 first_joined(const struct frame *f, struct rox_pkt *pkt)
+{
+	struct rox_rx rx;
+
+	rox_rx_begin(&rx, f->skb);
+	return next_joined(&rx, pkt, WHOLE);
+}
+
 static void packets_in_sequence_are_joined(struct kunit *test)
 {
 	static u8 to[PACKETS * MTU];
@@ -424,24 +433,19 @@ static void it_stays_proved_when_the_walk_is_cut(struct kunit *test)
 static void its_sender_is_told(struct kunit *test)
 {
 	struct rox_pkt pkt;
-	struct rox_rx rx;
 	struct frame f;
 
 	make_frame(test, &f);
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), PACKETS);
 	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
 	leave_checksum_open(&f);
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), PACKETS);
 	KUNIT_EXPECT_TRUE(test, f.qp->ep.uncut);
 	f.qp->ep.uncut = false;
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), PACKETS);
 	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
 	f.qp->ep.uncut_at -= HZ / 4;
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), PACKETS);
 	KUNIT_EXPECT_TRUE(test, f.qp->ep.uncut);
 	drop_frame(&f);
 }
@@ -474,23 +478,19 @@ static void write_bare(struct frame *f)
 static void headers_alone_may_prove_it(struct kunit *test)
 {
 	struct rox_pkt pkt;
-	struct rox_rx rx;
 	struct frame f;
 
 	make_frame(test, &f);
 	write_bare(&f);
 	break_packet(&f, 2);
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 1);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), 1);
 	KUNIT_EXPECT_EQ(test, pkt.bth.psn, rox_psn_add(FIRST, 1));
 	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
 	leave_checksum_open(&f);
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), PACKETS);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), PACKETS);
 	KUNIT_EXPECT_TRUE(test, f.qp->ep.uncut);
 	udp_hdr(f.skb)->source ^= htons(1);
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), 0);
 	drop_frame(&f);
 }
 
@@ -498,7 +498,6 @@ static void headers_alone_may_prove_it(struct kunit *test)
 static void and_a_single_packet(struct kunit *test)
 {
 	struct rox_pkt pkt;
-	struct rox_rx rx;
 	struct frame f;
 
 	make_frame(test, &f);
@@ -507,11 +506,9 @@ static void and_a_single_packet(struct kunit *test)
 	skb_shinfo(f.skb)->gso_size = 0;
 	skb_shinfo(f.skb)->gso_type = 0;
 	rox_skb_cb(f.skb)->count = 1;
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 0);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), 0);
 	leave_checksum_open(&f);
-	rox_rx_begin(&rx, f.skb);
-	KUNIT_EXPECT_EQ(test, next_joined(&rx, &pkt, WHOLE), 1);
+	KUNIT_EXPECT_EQ(test, first_joined(&f, &pkt), 1);
 	KUNIT_EXPECT_FALSE(test, f.qp->ep.uncut);
 	drop_frame(&f);
 }

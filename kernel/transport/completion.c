@@ -328,7 +328,8 @@ int rox_cq_add(struct rox_cq *cq, const struct rox_cqe *cqe, bool solicited)
 	int err = 0;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	wake = cq->sleeping;
+	/* Without a barrier, as rox_cq_has_news() takes the lock. */
+	wake = waitqueue_active(&cq->sleepers);
 	if (cq->error) {
 		err = -EOVERFLOW;
 	} else if (unlikely(!rox_cq_place(cq, cqe))) {
@@ -365,24 +366,13 @@ static bool rox_cq_has_news(struct rox_cq *cq)
 	return news;
 }
 
-static void rox_cq_count_sleepers(struct rox_cq *cq, int change)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&cq->lock, flags);
-	cq->sleeping += change;
-	spin_unlock_irqrestore(&cq->lock, flags);
-}
-
-/* A completion is added with the lock: either the sleeper sees it, or it is seen sleeping. */
+/* Who adds a completion has the lock: the sleeper, who is queued first, sees it, or is seen. */
 int rox_cq_wait(struct rox_cq *cq, u32 ns)
 {
 	ktime_t time = ns_to_ktime(min_t(u64, ns, ROX_CQ_MOST_WAIT_NS));
 	int err;
 
-	rox_cq_count_sleepers(cq, 1);
 	err = wait_event_interruptible_hrtimeout(cq->sleepers, rox_cq_has_news(cq), time);
-	rox_cq_count_sleepers(cq, -1);
 	return err == -ERESTARTSYS ? -EINTR : 0;
 }
 

@@ -87,7 +87,7 @@ static void a_completion_ends_a_sleep(struct kunit *test)
 	for (i = 0; i < TRIES; i++)
 		least = min(least, sleep_until_added(test, cq));
 	KUNIT_EXPECT_LT(test, least, LONG_NS / 2);
-	KUNIT_EXPECT_EQ(test, cq->sleeping, 0);
+	KUNIT_EXPECT_FALSE(test, wq_has_sleeper(&cq->sleepers));
 }
 
 static void a_cq_with_completions_lets_nobody_sleep(struct kunit *test)
@@ -122,7 +122,7 @@ static void a_sleep_ends_in_time(struct kunit *test)
 		KUNIT_EXPECT_GE(test, took, min_t(s64, limits[i], LONG_NS));
 		KUNIT_EXPECT_LT(test, took, NSEC_PER_SEC);
 	}
-	KUNIT_EXPECT_EQ(test, cq->sleeping, 0);
+	KUNIT_EXPECT_FALSE(test, wq_has_sleeper(&cq->sleepers));
 }
 
 static struct kunit_case rox_completion_cases[] = {

@@ -66,8 +66,7 @@ void rox_ah_put(struct rox_ah *ah);
  * @mod_count: moderation: number of completions for one event; 0: no moderation
  * @mod_period: moderation: longest delay of an event, in microseconds
  * @deferred: moderation: completions since the delay of the event began
- * @sleeping: threads in rox_cq_wait()
- * @sleepers: where they sleep
+ * @sleepers: threads in rox_cq_wait()
  *
  * Whoever adds a completion keeps a QP of this CQ from being destroyed. So none is added while
  * the CQ is destroyed.
@@ -81,7 +80,6 @@ struct rox_cq {
 	u32 flags;
 	bool error;
 	bool ignore_overrun;
-	u32 sleeping;
 	struct mutex resize_lock;	/* one resize at a time */
 	bool waited_for;
 	u32 event_consumer;

@@ -46,7 +46,7 @@ static struct rox_cq *cq_begin(struct kunit *test, struct rox_cq_ring *new, u32 
 
 	KUNIT_ASSERT_NOT_NULL(test, cq);
 	cq->ibcq.device = &f->dev->ibdev;
-	spin_lock_init(&cq->lock);
+	rox_cq_init(cq, 0);
 	ring_of(test, &cq->ring, OLD_ENTRIES, sizeof(struct rox_cqe), BEGIN);
 	ring_of(test, &new->ring, new_entries, sizeof(struct rox_cqe), 0);
 	new->moved = BEGIN - OLD_ENTRIES;

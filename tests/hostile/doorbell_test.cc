@@ -17,13 +17,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "../verbs/lib/diagnose.h"
 #include "../verbs/lib/pair.h"
 #include "../verbs/lib/process.h"
 #include "../verbs/lib/rdmatool.h"
 #include "../verbs/lib/wr.h"
 #include "lib/chance.h"
 #include "lib/method.h"
+#include "lib/spare.h"
 
 using namespace hostile;
 
@@ -103,12 +103,6 @@ protected:
         vt::fill(near.bytes(), id);
         qp.post(vt::SendWr::write({near.sge(0, 4096)}, vt::remote(far)).id(id));
         return vt::is(end.send_cq.one(), id, IBV_WC_RDMA_WRITE) && vt::filled(far.bytes(), id);
-    }
-
-    static bool opens(const std::string &name)
-    {
-        ibv_context *context = vt::open_device(name);
-        return context && ibv_close_device(context) == 0;
     }
 
     static std::uint64_t doorbells() { return vt::port_counter(vt::device_a(), "doorbells"); }
@@ -215,12 +209,9 @@ TEST_F(DoorbellTest, KeepsTheModuleWhenItsContextHasGone)
 TEST_F(DoorbellTest, DeviceGoesAway)
 {
     long before = module_users();
-    vt::run("ip link add roxbell0 type dummy && ip link set roxbell0 up && "
-            "ip address add 10.77.0.1/24 dev roxbell0 && "
-            "rdma link add roxbell type rox netdev roxbell0");
-    ASSERT_TRUE(vt::eventually([] { return opens("roxbell"); }));
     {
-        vt::End end("roxbell");
+        const SpareDevice device("roxbell");
+        vt::End end(device.name());
         vt::Qp own(end.pd.get(), end.send_cq.get(), end.recv_cq.get());
         Bell bell(end.context);
         EXPECT_EQ(bell.ring(own.number()), 0);
@@ -229,12 +220,11 @@ TEST_F(DoorbellTest, DeviceGoesAway)
             while (!stop)
                 bell.ring(own.number());
         });
-        vt::run("timeout 60 rdma link delete roxbell");
+        device.remove();
         EXPECT_EQ(bell.ring(own.number()), EIO);
         EXPECT_GE(module_users(), before + 2) << "the bells of the test and of the provider";
         stop = true;
     }
-    vt::run("ip link delete roxbell0");
     EXPECT_TRUE(vt::eventually([&] { return module_users() <= before; })) << module_users();
 }
 

@@ -6,15 +6,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <string>
 #include <thread>
 
 #include <pthread.h>
 
-#include "../verbs/lib/diagnose.h"
 #include "../verbs/lib/pair.h"
 #include "../verbs/lib/process.h"
 #include "lib/method.h"
+#include "lib/spare.h"
 
 using namespace hostile;
 
@@ -106,27 +105,18 @@ TEST_F(WaitTest, TheCqEndsMeanwhile)
 
 TEST_F(WaitTest, DeviceGoesAway)
 {
-    vt::run("ip link add roxwait0 type dummy && ip link set roxwait0 up && "
-            "ip address add 10.77.1.1/24 dev roxwait0 && "
-            "rdma link add roxwait type rox netdev roxwait0");
-    ASSERT_TRUE(vt::eventually([] {
-        ibv_context *context = vt::open_device("roxwait");
-        return context && ibv_close_device(context) == 0;
-    }));
-    {
-        vt::End end("roxwait");
-        std::atomic<bool> begun = false;
-        std::atomic<int> last = 0;
-        std::jthread sleeper([&] {
-            while ((last = sleep_in(end.context, end.recv_cq.get()->handle, kLong)) == 0)
-                begun = true;
-        });
-        ASSERT_TRUE(vt::eventually([&] { return begun.load(); }));
-        vt::run("timeout 60 rdma link delete roxwait");
-        sleeper.join();
-        EXPECT_EQ(last, EIO);
-    }
-    vt::run("ip link delete roxwait0");
+    const SpareDevice device("roxwait");
+    vt::End end(device.name());
+    std::atomic<bool> begun = false;
+    std::atomic<int> last = 0;
+    std::jthread sleeper([&] {
+        while ((last = sleep_in(end.context, end.recv_cq.get()->handle, kLong)) == 0)
+            begun = true;
+    });
+    ASSERT_TRUE(vt::eventually([&] { return begun.load(); }));
+    device.remove();
+    sleeper.join();
+    EXPECT_EQ(last, EIO);
 }
 
 } // namespace

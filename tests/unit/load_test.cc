@@ -74,9 +74,16 @@ TEST(Load, ExportsNothing)
 
 TEST(Load, NeedsNoLibraryThatACProgramLacks)
 {
-    const std::string needed = run("objdump -p " ROX_PROVIDER
-                                   " | sed -n '/NEEDED *ld-/d; s/.*NEEDED *//p'");
+    /* The dynamic linker, which a C program has, too, finds thread-local variables on some
+     * machines. */
+    const std::string linker = run(
+        "readelf -l /proc/self/exe | sed -n 's,.*interpreter: .*/\\(.*\\)],\\1,p'");
+    std::string needed = run("objdump -p " ROX_PROVIDER " | sed -n 's/.*NEEDED *//p'");
 
+    ASSERT_FALSE(linker.empty());
+    if (const size_t at = needed.find(linker); at != std::string::npos) {
+        needed.erase(at, linker.size());
+    }
     EXPECT_EQ(needed, "libibverbs.so.1\nlibc.so.6\n");
 }
 

@@ -125,6 +125,10 @@ TEST_F(ProviderIdleTest, LetsOthersRunNowAndThen)
     EXPECT_EQ(kernel.yields, before);
     EXPECT_EQ(ibv_start_poll(extended, &attr), ENOENT);
     EXPECT_EQ(kernel.yields, before + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        EXPECT_EQ(ibv_start_poll(extended, &attr), ENOENT);
+    }
+    EXPECT_EQ(kernel.yields, before + 2);
     EXPECT_EQ(ops->destroy_cq(ibv_cq_ex_to_cq(extended)), 0);
 }
 
