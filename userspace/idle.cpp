@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <system_error>
 
 namespace rox {
 namespace {
@@ -93,17 +96,24 @@ int wait_cq(const Cq &cq, int64_t ns)
     Method<2> method(UVERBS_OBJECT_CQ, ROX_METHOD_CQ_WAIT);
 
     method.set(0, ROX_ATTR_CQ_WAIT_CQ, cq.vcq.cq.handle);
-    method.set(1, ROX_ATTR_CQ_WAIT_NS, static_cast<uint64_t>(ns), sizeof(uint32_t));
+    method.set_value(1, ROX_ATTR_CQ_WAIT_NS, static_cast<uint32_t>(ns));
     return method.call(cq.vcq.cq.context->cmd_fd);
 }
 
 } // namespace
 
+/* Without strtoll(), which glibc 2.38 has given a new version; see library.cpp. */
 int64_t wanted_idle_ns()
 {
     const char *value = std::getenv("ROX_POLL_US");
-    const int64_t us = value != nullptr ? std::strtoll(value, nullptr, 10) : default_poll_us;
+    int64_t us = 0;
 
+    if (value == nullptr) {
+        us = default_poll_us;
+    } else if (std::from_chars(value, value + std::strlen(value), us).ec ==
+               std::errc::result_out_of_range) {
+        us = most_poll_us;
+    }
     return std::clamp<int64_t>(us, 0, most_poll_us) * ns_per_us;
 }
 

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 
 namespace rox {
 
@@ -33,13 +34,20 @@ public:
         hdr->driver_id = ROX_DRIVER_ID;
     }
 
-    /// Sets attribute @p index: @p length bytes in @p data itself; an object has none.
-    void set(size_t index, uint16_t id, uint64_t data, uint16_t length = 0)
+    /// Sets attribute @p index to an object, by its handle.
+    void set(size_t index, uint16_t id, uint64_t handle)
     {
         attrs_[index].attr_id = id;
         attrs_[index].flags = UVERBS_ATTR_F_MANDATORY;
-        attrs_[index].len = length;
-        attrs_[index].data = data;
+        attrs_[index].data = handle;
+    }
+
+    /// Sets attribute @p index to a value, in the attribute itself.
+    void set_value(size_t index, uint16_t id, uint32_t value)
+    {
+        set(index, id, 0);
+        attrs_[index].len = sizeof(value);
+        std::memcpy(&attrs_[index].data, &value, sizeof(value));
     }
 
     /// What the kernel wrote to attribute @p index.

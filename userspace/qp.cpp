@@ -333,7 +333,7 @@ int destroy_qp(ibv_qp *qp)
     purge_cqs(*qp);
     if (has_queues(*qp)) {
         Context::of(qp->context)->qps->remove(qp->qp_num);
-        if (Qp::of(qp)->late.listed.load(std::memory_order_relaxed)) {
+        if (Context::of(qp->context)->late != nullptr) {
             Context::of(qp->context)->late->forget(*Qp::of(qp));
         }
         Pd::of(qp->pd)->users--;

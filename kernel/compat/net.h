@@ -80,6 +80,27 @@ static inline void rox_pinfo_set_mc_loop(struct ipv6_pinfo *options)
 }
 
 /*
+ * Makes UDP keep the ifindex of the netdev below a VRF, as if a program wanted it. (UDP over IPv6
+ * keeps it anyway.)
+ */
+static inline void rox_sock_keep_iif(struct sock *sk)
+{
+#ifdef ROX_HAVE_INET_FLAGS
+	inet_set_bit(PKTINFO, sk);
+#else
+	inet_sk(sk)->cmsg_flags |= IP_CMSG_PKTINFO;
+#endif
+}
+
+/* Keeps the sysctl net.core.busy_read from the socket. */
+static inline void rox_sock_no_busy_poll(struct sock *sk)
+{
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	WRITE_ONCE(sk->sk_ll_usec, 0);
+#endif
+}
+
+/*
  * rox_sock_next() takes the oldest frame from a UDP socket, and uncharges the memory that UDP has
  * charged for it. The caller holds the lock, so that frames that are taken on several CPUs keep
  * their order. Bottom halves are disabled.

@@ -23,7 +23,7 @@
 /*
  * Does the process have memory that allows @mode in all of [@start, @end)? Memory of
  * memfd_secret() is refused: it is in the process's page tables, but the kernel must not access
- * it. The caller holds the mmap lock.
+ * it. Nor may anybody but the CPU write to a shadow stack. The caller holds the mmap lock.
  */
 static int rox_odp_check(struct mm_struct *mm, unsigned long start, unsigned long end,
 			 enum rox_odp_mode mode)
@@ -38,6 +38,8 @@ static int rox_odp_check(struct mm_struct *mm, unsigned long start, unsigned lon
 			return -EFAULT;
 		if (vma->vm_file &&
 		    file_inode(vma->vm_file)->i_sb->s_magic == SECRETMEM_MAGIC)
+			return -EFAULT;
+		if (vma->vm_flags & VM_SHADOW_STACK)
 			return -EFAULT;
 		if (mode == ROX_ODP_PRESENT)
 			continue;
@@ -66,14 +68,38 @@ static int rox_odp_snapshot(struct rox_odp_chunk *chunk, struct hmm_range *range
 }
 
 /*
- * Faults in the pages that do not allow @need. A fault that waits for I/O drops the mmap lock, so
- * that the process can take it while the I/O hangs.
+ * Faults in a page that allows @mode. A fault that waits for I/O drops the mmap lock. It does so in
+ * its first attempt only (FAULT_FLAG_TRIED), so each attempt here is a first one. With the mmap
+ * lock. Return: 0, also if the page is to be looked for again; or an error.
  */
-static int rox_odp_fetch(struct mm_struct *mm, const struct hmm_range *range, unsigned long need)
+static int rox_odp_fetch_page(struct mm_struct *mm, unsigned long va, enum rox_odp_mode mode)
 {
-	unsigned int flags = FAULT_FLAG_REMOTE | (need & HMM_PFN_WRITE ? FAULT_FLAG_WRITE : 0);
+	unsigned int flags = FAULT_FLAG_REMOTE | FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_KILLABLE;
+	vm_fault_t fault;
+	int err;
+
+	/* The lock may have been dropped since the snapshot. */
+	err = rox_odp_check(mm, va, va + PAGE_SIZE, mode);
+	if (err)
+		return err;
+	if (mode == ROX_ODP_WRITE)
+		flags |= FAULT_FLAG_WRITE;
+	fault = handle_mm_fault(find_vma(mm, va), va, flags, NULL);
+	if (fault & (VM_FAULT_RETRY | VM_FAULT_COMPLETED)) {
+		mmap_read_lock(mm);
+		return 0;
+	}
+	return fault & VM_FAULT_ERROR ? vm_fault_to_errno(fault, 0) : 0;
+}
+
+/*
+ * Faults in the pages that do not allow @need. While a fault waits for I/O, which may hang, the
+ * process can take the mmap lock.
+ */
+static int rox_odp_fetch(struct mm_struct *mm, const struct hmm_range *range, unsigned long need,
+			 enum rox_odp_mode mode)
+{
 	unsigned long va = range->start;
-	bool unlocked = false;
 	int err = 0;
 	u32 i;
 
@@ -82,7 +108,7 @@ static int rox_odp_fetch(struct mm_struct *mm, const struct hmm_range *range, un
 		if (range->hmm_pfns[i] & HMM_PFN_ERROR)
 			err = -EFAULT;
 		else if ((range->hmm_pfns[i] & need) != need)
-			err = fixup_user_fault(mm, va, flags, &unlocked);
+			err = rox_odp_fetch_page(mm, va, mode);
 	}
 	mmap_read_unlock(mm);
 	return err;
@@ -115,7 +141,7 @@ static int rox_odp_bring(struct rox_odp_chunk *chunk, struct hmm_range *range,
 			return 0;
 		if (fetches++ == ROX_ODP_FETCHES)
 			return -EBUSY;
-		err = rox_odp_fetch(chunk->notifier.mm, range, need);
+		err = rox_odp_fetch(chunk->notifier.mm, range, need, mode);
 		if (err)
 			return err;
 		deadline = jiffies + patience;
@@ -142,6 +168,19 @@ static int rox_odp_fault_chunk(struct rox_odp_chunk *chunk, unsigned long start,
 	return err;
 }
 
+/*
+ * Does a process have the address space? If not, what is faulted in counts to no cgroup, and the
+ * OOM killer cannot free it. Jobs keep it for a while after its process has ended.
+ */
+static bool rox_odp_has_process(const struct mm_struct *mm)
+{
+#ifdef CONFIG_MEMCG
+	return READ_ONCE(mm->owner);
+#else
+	return true;
+#endif
+}
+
 /* Makes pages [@start, @end) present. The caller has done mmget(). */
 static int rox_odp_fault_range(struct rox_odp *odp, unsigned long start, unsigned long end,
 			       enum rox_odp_mode mode, bool some)
@@ -151,6 +190,8 @@ static int rox_odp_fault_range(struct rox_odp *odp, unsigned long start, unsigne
 	int err = 0;
 
 	for (; start < end && !err; start = stop) {
+		if (!rox_odp_has_process(odp->mm))
+			return -EFAULT;
 		stop = min(end, ALIGN_DOWN(start, ROX_ODP_CHUNK_SIZE) + ROX_ODP_CHUNK_SIZE);
 		chunk = rox_odp_chunk_get(odp, start);
 		if (!IS_ERR(chunk)) {

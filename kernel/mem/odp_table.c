@@ -230,6 +230,10 @@ static bool rox_odp_populated(struct mm_struct *mm, unsigned long va)
 	return found;
 }
 
+/*
+ * Makes a chunk that is not in the table, and belongs to the caller. Takes the mmap lock, which
+ * others may keep for long, so not with odp->lock.
+ */
 static struct rox_odp_chunk *rox_odp_new_chunk(struct rox_odp *odp, unsigned long index)
 {
 	struct rox_odp_chunk *chunk = kvzalloc(sizeof(*chunk), ROX_GFP_USER);
@@ -242,17 +246,11 @@ static struct rox_odp_chunk *rox_odp_new_chunk(struct rox_odp *odp, unsigned lon
 	mutex_init(&chunk->lock);
 	err = mmu_interval_notifier_insert(&chunk->notifier, odp->mm, index << ROX_ODP_CHUNK_SHIFT,
 					   ROX_ODP_CHUNK_SIZE, &rox_odp_notifier_ops);
-	if (err)
-		goto free;
-	err = xa_err(xa_store(&odp->chunks, index, chunk, ROX_GFP_USER));
-	if (err)
-		goto remove;
+	if (err) {
+		kvfree(chunk);
+		return ERR_PTR(err);
+	}
 	return chunk;
-remove:
-	mmu_interval_notifier_remove(&chunk->notifier);
-free:
-	kvfree(chunk);
-	return ERR_PTR(err);
 }
 
 /*
@@ -279,23 +277,48 @@ void rox_odp_chunks_free(struct list_head *gone)
 	}
 }
 
+/*
+ * Finds a chunk, or enters *@fresh, unless that is NULL, which then is the table's. Return: the
+ * chunk with a reference; NULL: there is none; an ERR_PTR.
+ */
+static struct rox_odp_chunk *rox_odp_chunk_find(struct rox_odp *odp, unsigned long index,
+						struct rox_odp_chunk **fresh)
+{
+	struct rox_odp_chunk *chunk;
+	int err = 0;
+
+	mutex_lock(&odp->lock);
+	chunk = odp->dead ? ERR_PTR(-EFAULT) : xa_load(&odp->chunks, index);
+	if (!chunk && *fresh) {
+		err = xa_err(xa_store(&odp->chunks, index, *fresh, ROX_GFP_USER));
+		chunk = err ? ERR_PTR(err) : *fresh;
+		if (!err)
+			*fresh = NULL;
+	}
+	if (!IS_ERR_OR_NULL(chunk))
+		chunk->refs++;
+	mutex_unlock(&odp->lock);
+	return chunk;
+}
+
 struct rox_odp_chunk *rox_odp_chunk_get(struct rox_odp *odp, unsigned long va)
 {
 	unsigned long index = va >> ROX_ODP_CHUNK_SHIFT;
-	struct rox_odp_chunk *chunk;
+	struct rox_odp_chunk *chunk, *fresh = NULL;
 
+	chunk = rox_odp_chunk_find(odp, index, &fresh);
+	if (chunk)
+		return chunk;
 	/* A peer must not make us allocate chunks for addresses without memory. */
-	if (!xa_load(&odp->chunks, index) && !rox_odp_populated(odp->mm, va))
+	if (!rox_odp_populated(odp->mm, va))
 		return ERR_PTR(-EFAULT);
-	mutex_lock(&odp->lock);
-	chunk = xa_load(&odp->chunks, index);
-	if (odp->dead)
-		chunk = ERR_PTR(-EFAULT);
-	else if (!chunk)
-		chunk = rox_odp_new_chunk(odp, index);
-	if (!IS_ERR(chunk))
-		chunk->refs++;
-	mutex_unlock(&odp->lock);
+	fresh = rox_odp_new_chunk(odp, index);
+	if (IS_ERR(fresh))
+		return fresh;
+	chunk = rox_odp_chunk_find(odp, index, &fresh);
+	/* Another job was faster, or the region has ended. */
+	if (fresh)
+		rox_odp_chunk_free(fresh);
 	return chunk;
 }
 

@@ -77,7 +77,7 @@ static void the_netdev_decides_between_equal_addresses(struct kunit *test)
 {
 	struct rox_fixture *f = test->priv;
 	struct net_device *one = f->ndev, *other = init_net.loopback_dev;
-	struct rox_path path = { .ns = f->dev->net.ns, .oif = one->ifindex };
+	struct rox_path path = { .ns = f->dev->net.ns, .oif = one->ifindex, .daddr = address(1) };
 	struct rox_net *net = &f->dev->net;
 	struct in6_addr addr = address(1);
 	struct rox_netns elsewhere = {};
@@ -101,6 +101,24 @@ static void the_netdev_decides_between_equal_addresses(struct kunit *test)
 	rox_net_del_addr(net, first);
 	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &addr, net->ns, other->ifindex));
 	rox_net_del_addr(net, second);
+}
+
+/* What comes by lo is from this host, so its sender cannot be the peer if that is another host. */
+static void no_other_host_is_heard_by_lo(struct kunit *test)
+{
+	struct rox_fixture *f = test->priv;
+	struct rox_path path = { .ns = f->dev->net.ns, .oif = f->ndev->ifindex };
+	struct rox_net *net = &f->dev->net;
+	struct in6_addr own = address(1);
+	struct rox_addr *entry = add(test, 1, f->ndev);
+
+	path.daddr = address(2);
+	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &own, net->ns, f->ndev->ifindex));
+	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &own, net->ns, f->ndev->ifindex + 1000));
+	KUNIT_EXPECT_FALSE(test, rox_path_hears(&path, net, &own, net->ns, LOOPBACK_IFINDEX));
+	path.daddr = own;
+	KUNIT_EXPECT_TRUE(test, rox_path_hears(&path, net, &own, net->ns, LOOPBACK_IFINDEX));
+	rox_net_del_addr(net, entry);
 }
 
 /* Each of many addresses is found, and no other one. */
@@ -195,6 +213,7 @@ static void the_table_follows_the_gids(struct kunit *test)
 static struct kunit_case rox_addrs_cases[] = {
 	KUNIT_CASE(an_address_is_that_of_its_netdevs),
 	KUNIT_CASE(the_netdev_decides_between_equal_addresses),
+	KUNIT_CASE(no_other_host_is_heard_by_lo),
 	KUNIT_CASE(many_addresses_are_told_apart),
 	KUNIT_CASE(the_table_follows_the_gids),
 	{}

@@ -139,18 +139,14 @@ void rox_skb_scrub(struct sk_buff *skb)
 
 void rox_skb_claim(struct sk_buff *skb, struct rox_endpoint *to, const struct rox_run *run)
 {
-	struct rox_skb_cb *cb = rox_skb_cb(skb);
-
 	rox_skb_scrub(skb);
-	cb->to = to;
-	cb->first = run->first;
-	cb->count = run->count;
-	cb->local = false;
-	cb->checked = false;
-	cb->proved = false;
-	cb->gid = (struct rox_gid_ref) {};
-	/* A CNP is not answered by a CNP. */
-	cb->marked = unlikely(rox_skb_is_marked(skb)) && run->service != ROX_SERVICE_CNP;
+	*rox_skb_cb(skb) = (struct rox_skb_cb) {
+		.to = to,
+		.first = run->first,
+		.count = run->count,
+		/* A CNP is not answered by a CNP. */
+		.marked = unlikely(rox_skb_is_marked(skb)) && run->service != ROX_SERVICE_CNP,
+	};
 }
 
 /* ---- runs ---- */

@@ -210,7 +210,8 @@ static struct page_frag *rox_pool_refill(struct rox_frag_pool *pool)
 		rox_piece_drop(pages);
 	if (!skb_page_frag_refill(1, pages, GFP_ATOMIC | __GFP_NOWARN))
 		return NULL;
-	if (pages->size == PIECE_SIZE)
+	/* One that could not be entered when it was new may be filled beyond PIECE_ROOM. */
+	if (pages->size == PIECE_SIZE && !pages->offset)
 		rox_piece_enter(pool, pages);
 	return pages;
 }

@@ -263,6 +263,35 @@ static void a_netdev_without_fragments_gets_a_list(struct kunit *test)
 	free_netdev(dst->dev);
 }
 
+/*
+ * A piece for whose entry in the table there was no memory, so that packets are where signatures
+ * would be, stays without one while frames have it.
+ */
+static void a_piece_in_use_gets_no_signatures(struct kunit *test)
+{
+	struct page_frag *pages, before;
+	struct rox_frame frame;
+	u32 len = 64, size;
+	u8 *end;
+
+	local_bh_disable();
+	begin(test, &frame);
+	KUNIT_ASSERT_NOT_NULL(test, packet_in(&frame, PACKET));
+	pages = frame.pages;
+	before = *pages;
+	size = page_size(pages->page);
+	KUNIT_ASSERT_GT(test, size, before.size);
+	end = page_address(pages->page) + size;
+	pages->size = size;
+	pages->offset = size - len;
+	KUNIT_EXPECT_PTR_EQ(test, rox_frame_space(&frame, &len), (void *)end - 64);
+	KUNIT_EXPECT_EQ(test, pages->size, size);
+	KUNIT_EXPECT_EQ(test, pages->offset, size);
+	*pages = before;
+	local_bh_enable();
+	rox_frame_drop(&frame);
+}
+
 static bool is_list(struct kunit *test, struct dst_entry *dst, u32 ip_len, u32 seg, u32 len)
 {
 	struct rox_frame frame;
@@ -300,6 +329,7 @@ static struct kunit_case frame_cases[] = {
 	KUNIT_CASE(pages_of_others_are_not_known),
 	KUNIT_CASE(pages_stay_known_while_frames_hold_them),
 	KUNIT_CASE(pages_are_used_again_when_they_are_free),
+	KUNIT_CASE(a_piece_in_use_gets_no_signatures),
 	KUNIT_CASE(a_netdev_without_fragments_gets_a_list),
 	KUNIT_CASE(which_frames_are_lists),
 	{}

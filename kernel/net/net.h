@@ -244,8 +244,8 @@ void rox_path_swap(struct rox_path *a, struct rox_path *b);
 /* Return: the MTU that the netdev of @addr, an address of the device, has room for. Any context. */
 enum ib_mtu rox_net_gid_mtu(struct rox_net *net, const struct in6_addr *addr);
 /* The rest of rox_path_hears(). */
-bool rox_path_hears_of(struct rox_net *net, const struct in6_addr *addr,
-		       const struct rox_netns *ns, int iif, int own);
+bool rox_path_hears_of(const struct rox_path *path, struct rox_net *net,
+		       const struct in6_addr *addr, struct rox_netns *ns, int iif, int own);
 
 /**
  * rox_path_hears() - tests whether packets that came by a netdev are for a path
@@ -257,12 +257,13 @@ bool rox_path_hears_of(struct rox_net *net, const struct in6_addr *addr,
  *
  * Several netdevs may have the same address, above all VLANs, each in a network of its own. Then
  * the netdev decides. A netdev that does not have the address may bring packets for it (weak host
- * model), and the address may have moved from the path's netdev to another one.
+ * model), and the address may have moved from the path's netdev to another one. But nothing from
+ * another host comes by lo: any local program may send with its address (IPV6_FREEBIND).
  *
  * Any context. Return: true if they are.
  */
 static inline bool rox_path_hears(const struct rox_path *path, struct rox_net *net,
-				  const struct in6_addr *addr, const struct rox_netns *ns, int iif)
+				  const struct in6_addr *addr, struct rox_netns *ns, int iif)
 {
 	/* Packets that arrive while modify_qp changes the path count as from the old or new one. */
 	int own = data_race(path->oif);
@@ -270,7 +271,7 @@ static inline bool rox_path_hears(const struct rox_path *path, struct rox_net *n
 	/* Likewise. It is only compared. */
 	if (data_race(path->ns) != ns)
 		return false;
-	return likely(own == iif) || rox_path_hears_of(net, addr, ns, iif, own);
+	return likely(own == iif) || rox_path_hears_of(path, net, addr, ns, iif, own);
 }
 
 /* ---- addresses (addrs.c) ---- */

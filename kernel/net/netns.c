@@ -75,6 +75,9 @@ static struct socket *rox_open_socket(struct rox_netns *rn, sa_family_t family)
 	if (family == AF_INET6)
 		inet6_sk(sock->sk)->pmtudisc = IPV6_PMTUDISC_INTERFACE;
 #endif
+	rox_sock_keep_iif(sock->sk);
+	/* Reading must not poll a netdev, whose frames would be read inside of that. */
+	rox_sock_no_busy_poll(sock->sk);
 	/* For frames of several packets from this machine. */
 	udp_allow_gso(sock->sk);
 	WRITE_ONCE(sock->sk->sk_data_ready, rox_sock_ready);
@@ -329,10 +332,12 @@ int rox_net_attach(struct rox_net *net, struct net *ns, struct netlink_ext_ack *
  */
 int rox_net_move(struct rox_net *net, struct net *ns, struct netlink_ext_ack *extack)
 {
-	struct rox_site *old = net->home, *site = old;
+	struct rox_site *old, *site;
 
 	mutex_lock(&rox_net_lock);
-	if (old->ns->dead || !net_eq(old->ns->net, ns))
+	/* NULL: the device is being removed. */
+	site = old = net->home;
+	if (old && (old->ns->dead || !net_eq(old->ns->net, ns)))
 		site = rox_site_enter_locked(net, ns, extack);
 	if (!IS_ERR(site) && site != old) {
 		net->home = site;

@@ -333,14 +333,25 @@ struct dst_entry *rox_path_route(struct rox_path *path)
 
 /* ---- addresses ---- */
 
-/* See rox_path_hears(): packets did not come by the netdev of the path, @own. */
-bool rox_path_hears_of(struct rox_net *net, const struct in6_addr *addr,
-		       const struct rox_netns *ns, int iif, int own)
+/* Does the netdev, lo or that of a VRF, bring only packets of this host? Under RCU. */
+static bool rox_ndev_is_inside(const struct rox_netns *ns, int ifindex)
 {
+	const struct net_device *ndev = dev_get_by_index_rcu(ns->net, ifindex);
+
+	return ndev && (ndev->flags & IFF_LOOPBACK || netif_is_l3_master(ndev));
+}
+
+/* See rox_path_hears(): packets did not come by the netdev of the path, @own. */
+bool rox_path_hears_of(const struct rox_path *path, struct rox_net *net,
+		       const struct in6_addr *addr, struct rox_netns *ns, int iif, int own)
+{
+	/* As in rox_path_hears(). */
+	struct in6_addr from = data_race(path->daddr);
 	bool other;
 
 	rcu_read_lock();
-	other = rox_addr_find(net, addr, ns, iif) && rox_addr_find(net, addr, ns, own);
+	other = (rox_addr_find(net, addr, ns, iif) && rox_addr_find(net, addr, ns, own)) ||
+		(rox_ndev_is_inside(ns, iif) && !rox_netns_hears(ns, &from));
 	rcu_read_unlock();
 	return !other;
 }

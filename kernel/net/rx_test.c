@@ -607,6 +607,27 @@ static void a_run_may_be_in_the_middle_of_a_list(struct kunit *test)
 	drop_frame(&f);
 }
 
+/* What IP and UDP left in a frame's control block means nothing. */
+static void what_was_in_the_control_block_is_gone(struct kunit *test)
+{
+	const struct rox_run run = { .first = 1, .count = 2 };
+	const struct rox_gid_ref none = {};
+	const struct rox_skb_cb *cb;
+	struct frame f;
+
+	make_frame(test, &f);
+	cb = rox_skb_cb(f.skb);
+	memset(f.skb->cb, 0xff, sizeof(f.skb->cb));
+	rox_skb_claim(f.skb, &f.qp->ep, &run);
+	KUNIT_EXPECT_PTR_EQ(test, cb->to, &f.qp->ep);
+	KUNIT_EXPECT_EQ(test, cb->first, 1U);
+	KUNIT_EXPECT_EQ(test, cb->count, 2U);
+	KUNIT_EXPECT_EQ(test, cb->psn, 0U);
+	KUNIT_EXPECT_FALSE(test, cb->local || cb->checked || cb->held || cb->marked || cb->proved);
+	KUNIT_EXPECT_MEMEQ(test, &cb->gid, &none, sizeof(none));
+	drop_frame(&f);
+}
+
 static struct kunit_case rx_cases[] = {
 	KUNIT_CASE(packets_in_sequence_are_joined),
 	KUNIT_CASE(they_may_be_in_several_pieces),
@@ -626,6 +647,7 @@ static struct kunit_case rx_cases[] = {
 	KUNIT_CASE(a_frame_of_joined_packets_is_checked),
 	KUNIT_CASE(packets_of_a_list_have_their_own_sizes),
 	KUNIT_CASE(a_run_may_be_in_the_middle_of_a_list),
+	KUNIT_CASE(what_was_in_the_control_block_is_gone),
 	{}
 };
 

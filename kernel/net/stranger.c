@@ -17,6 +17,10 @@
 #include "../compat/net.h"
 
 #define ROX_STRANGERS_MAX	256U
+
+/* Bytes of UDP payload that a packet with a MAD has: at most 12 are a DETH and immediate data. */
+#define ROX_MAD_PACKET_LEN	(ROX_BTH_LEN + 12U + IB_MGMT_MAD_SIZE + ROX_ICRC_LEN)
+
 #define ROX_STRANGER_PATIENCE	HZ
 #define ROX_STRANGERS_PERIOD	max(HZ / 100, 1)
 
@@ -40,12 +44,15 @@ static void rox_stranger_free(struct rox_stranger *one)
 	kfree(one);
 }
 
-static void rox_strangers_free(struct list_head *list)
+/* Frees them, and counts their packets as dropped. Under RCU. */
+static void rox_strangers_drop(struct list_head *list)
 {
 	struct rox_stranger *one, *next;
 
-	list_for_each_entry_safe(one, next, list, node)
+	list_for_each_entry_safe(one, next, list, node) {
+		rox_frame_count_drop(&one->frame, ROX_CNT_RX_DROP, one->run.count);
 		rox_stranger_free(one);
+	}
 }
 
 /* Return: the ifindex of the netdev that has the address which the frame came to; 0 if none has. */
@@ -129,30 +136,32 @@ static bool rox_sender_known(const struct rox_rx_frame *f)
 	return known;
 }
 
+/*
+ * @n of @list are new in the list of those that wait. Moves the oldest of them to @list if they are
+ * too many. Under the lock.
+ */
+static void rox_strangers_added(struct rox_strangers *all, struct list_head *list, u32 n)
+{
+	for (all->count += n; all->count > ROX_STRANGERS_MAX; all->count--)
+		list_move_tail(all->list.next, list);
+	schedule_delayed_work(&all->work, ROX_STRANGERS_PERIOD);
+}
+
 /* If too many wait, drops the oldest. Return: false if the namespace has been closed. */
 static bool rox_strangers_add(struct rox_netns *ns, struct rox_stranger *one)
 {
 	struct rox_strangers *all = &ns->strangers;
-	struct rox_stranger *oldest = NULL;
+	LIST_HEAD(dropped);
 	bool open;
 
 	spin_lock(&all->lock);
 	open = READ_ONCE(ns->open);
 	if (open) {
-		if (all->count >= ROX_STRANGERS_MAX) {
-			oldest = list_first_entry(&all->list, struct rox_stranger, node);
-			list_del(&oldest->node);
-			all->count--;
-		}
 		list_add_tail(&one->node, &all->list);
-		all->count++;
-		schedule_delayed_work(&all->work, ROX_STRANGERS_PERIOD);
+		rox_strangers_added(all, &dropped, 1);
 	}
 	spin_unlock(&all->lock);
-	if (oldest) {
-		rox_frame_count_drop(&oldest->frame, ROX_CNT_RX_DROP, oldest->run.count);
-		rox_stranger_free(oldest);
-	}
+	rox_strangers_drop(&dropped);
 	return open;
 }
 
@@ -162,6 +171,13 @@ bool rox_stranger_waits(const struct rox_rx_frame *f, const struct rox_run *run,
 
 	if (rox_sender_known(f))
 		return false;
+	/* QP 1 takes nothing longer than a MAD. */
+	if (run->octets > run->count * ROX_MAD_PACKET_LEN) {
+		rox_frame_count_drop(f, ROX_CNT_RX_MALFORMED, run->count);
+		if (last)
+			kfree_skb(f->skb);
+		return true;
+	}
 	one = kzalloc(sizeof(*one), GFP_ATOMIC | __GFP_NOWARN);
 	if (!one)
 		return false;
@@ -177,7 +193,7 @@ bool rox_stranger_waits(const struct rox_rx_frame *f, const struct rox_run *run,
 	return true;
 }
 
-/* Puts the @n packets of @waiting back, before those that have come meanwhile. */
+/* Puts the @n packets of @waiting back, before those that have come meanwhile. Under RCU. */
 static void rox_strangers_put_back(struct rox_netns *ns, struct list_head *waiting, u32 n)
 {
 	struct rox_strangers *all = &ns->strangers;
@@ -187,11 +203,10 @@ static void rox_strangers_put_back(struct rox_netns *ns, struct list_head *waiti
 	spin_lock_bh(&all->lock);
 	if (READ_ONCE(ns->open)) {
 		list_splice_init(waiting, &all->list);
-		all->count += n;
-		schedule_delayed_work(&all->work, ROX_STRANGERS_PERIOD);
+		rox_strangers_added(all, waiting, n);
 	}
 	spin_unlock_bh(&all->lock);
-	rox_strangers_free(waiting);
+	rox_strangers_drop(waiting);
 }
 
 static void rox_strangers_work(struct work_struct *work)
@@ -224,8 +239,8 @@ static void rox_strangers_work(struct work_struct *work)
 	}
 	rox_receiver->run();
 	local_bh_enable();
-	rcu_read_unlock();
 	rox_strangers_put_back(ns, &waiting, n);
+	rcu_read_unlock();
 }
 
 void rox_strangers_init(struct rox_strangers *all)
@@ -244,5 +259,7 @@ void rox_strangers_end(struct rox_strangers *all)
 	all->count = 0;
 	spin_unlock_bh(&all->lock);
 	cancel_delayed_work_sync(&all->work);
-	rox_strangers_free(&rest);
+	rcu_read_lock();
+	rox_strangers_drop(&rest);
+	rcu_read_unlock();
 }

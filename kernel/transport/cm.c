@@ -12,8 +12,9 @@
  * 3. The server's device puts the MTU of its QP into the mark of the REP.
  * 4. The client's QP takes the smaller one of that and its own when it goes to RTR.
  *
- * Any REQ of a QP replaces the one before. A REP counts if it names the communication ID of the
- * REQ, which is random, and only once.
+ * A REP counts if it names the communication ID of a REQ, which is random, and only once. The CM
+ * lets any program name any QP in its REQ. So a QP may have several, each with what its REP said,
+ * and the one counts that came from the peer which the QP gets.
  */
 #include <rdma/ib_cm.h>
 #include <rdma/ib_mad.h>
@@ -24,6 +25,27 @@
 /* The mark: these bits, and the MTU of a REP (enum ib_mtu; 0: unknown). */
 #define ROX_CM_MARK		0x5250
 #define ROX_CM_MARK_MTU		0x0007
+
+/* How many REQs of a QP are remembered; then the oldest is forgotten. */
+#define ROX_CM_REQS		16
+
+/**
+ * struct rox_cm_req - a REQ that was sent, and the REP to it
+ * @node: in rox_qp.cm_reqs, newest first
+ * @qp: the QP that it names
+ * @id: its communication ID
+ * @addr: where the REP came from
+ * @qpn: the QP that the REP names
+ * @mtu: its MTU (enum ib_mtu); 0: there was no REP yet
+ */
+struct rox_cm_req {
+	struct list_head node;
+	struct rox_qp *qp;
+	u32 id;
+	struct in6_addr addr;
+	u32 qpn;
+	u8 mtu;
+};
 
 /**
  * union rox_cm_mad - a MAD of the CM
@@ -55,43 +77,70 @@ static bool rox_cm_mtu_ok(u32 mtu)
 	return mtu >= IB_MTU_256 && mtu <= IB_MTU_4096;
 }
 
+/* Frees what is known of a REQ. Under the lock of dev->cm_asked. */
+static void rox_cm_drop(struct xarray *asked, struct rox_cm_req *req)
+{
+	__xa_erase(asked, req->id);
+	list_del(&req->node);
+	kfree(req);
+}
+
 /* Notes that the QP has sent a REQ with this ID. Return: false without memory. Any context. */
 static bool rox_cm_ask(struct rox_qp *qp, u32 id)
 {
+	struct rox_cm_req *req = kzalloc(sizeof(*req), GFP_ATOMIC | __GFP_NOWARN), *old;
 	struct xarray *asked = &qp->dev->cm_asked;
 	unsigned long flags;
-	bool ok;
+	u32 n = 0;
 
-	rox_cm_forget(qp);
+	if (!req)
+		return false;
+	req->qp = qp;
+	req->id = id;
 	xa_lock_irqsave(asked, flags);
-	ok = !xa_err(__xa_store(asked, id, qp, GFP_ATOMIC));
-	qp->cm_id = id;
+	old = xa_load(asked, id);
+	if (old)
+		rox_cm_drop(asked, old);
+	if (xa_err(__xa_store(asked, id, req, GFP_ATOMIC | __GFP_NOWARN))) {
+		xa_unlock_irqrestore(asked, flags);
+		kfree(req);
+		return false;
+	}
+	list_add(&req->node, &qp->cm_reqs);
+	list_for_each_entry(old, &qp->cm_reqs, node)
+		n++;
+	if (n > ROX_CM_REQS)
+		rox_cm_drop(asked, list_last_entry(&qp->cm_reqs, struct rox_cm_req, node));
 	xa_unlock_irqrestore(asked, flags);
-	return ok;
+	return true;
 }
 
 void rox_cm_forget(struct rox_qp *qp)
 {
 	struct xarray *asked = &qp->dev->cm_asked;
+	struct rox_cm_req *req, *next;
 	unsigned long flags;
 
 	xa_lock_irqsave(asked, flags);
-	if (xa_load(asked, qp->cm_id) == qp)
-		__xa_erase(asked, qp->cm_id);
-	WRITE_ONCE(qp->cm_mtu, 0);
+	list_for_each_entry_safe(req, next, &qp->cm_reqs, node)
+		rox_cm_drop(asked, req);
 	xa_unlock_irqrestore(asked, flags);
 }
 
-/* The QP that has sent the REQ with this ID gets the MTU of the REP. */
-static void rox_cm_answered(struct rox_dev *dev, u32 id, u32 mtu)
+/* Notes the REP from @addr to the REQ with this ID: the MTU of the QP @qpn there. */
+static void rox_cm_answered(struct rox_dev *dev, u32 id, const struct in6_addr *addr, u32 qpn,
+			    u32 mtu)
 {
+	struct rox_cm_req *req;
 	unsigned long flags;
-	struct rox_qp *qp;
 
 	xa_lock_irqsave(&dev->cm_asked, flags);
-	qp = __xa_erase(&dev->cm_asked, id);
-	if (qp && rox_cm_mtu_ok(mtu))
-		WRITE_ONCE(qp->cm_mtu, mtu);
+	req = xa_load(&dev->cm_asked, id);
+	if (req && !req->mtu && rox_cm_mtu_ok(mtu)) {
+		req->addr = *addr;
+		req->qpn = qpn;
+		req->mtu = mtu;
+	}
 	xa_unlock_irqrestore(&dev->cm_asked, flags);
 }
 
@@ -127,18 +176,23 @@ static u32 rox_cm_mtu_of(struct rox_dev *dev, u32 qpn, const struct in6_addr *sa
 	return mtu ?: rox_cm_own_mtu(dev, saddr);
 }
 
+/* Return: the QPN of the server in a REP; for XRC that of the target QP. */
+static u32 rox_cm_rep_qpn(union rox_cm_mad *mad)
+{
+	return IBA_GET(CM_REP_LOCAL_QPN, &mad->rep) ?:
+	       IBA_GET(CM_REP_LOCAL_EE_CONTEXT_NUMBER, &mad->rep);
+}
+
 void rox_cm_sending(struct rox_qp *gsi, const struct rox_path *path, void *data)
 {
 	union rox_cm_mad *mad = data;
-	u32 qpn;
 
 	if (rox_cm_is(&mad->hdr, CM_REQ_ATTR_ID)) {
 		rox_cm_mark_req(gsi->dev, mad);
 	} else if (rox_cm_is(&mad->hdr, CM_REP_ATTR_ID)) {
-		qpn = IBA_GET(CM_REP_LOCAL_QPN, &mad->rep) ?:
-		      IBA_GET(CM_REP_LOCAL_EE_CONTEXT_NUMBER, &mad->rep);
 		mad->hdr.resv = cpu_to_be16(ROX_CM_MARK |
-					    rox_cm_mtu_of(gsi->dev, qpn, &path->saddr));
+					    rox_cm_mtu_of(gsi->dev, rox_cm_rep_qpn(mad),
+							  &path->saddr));
 	}
 }
 
@@ -154,6 +208,16 @@ static void rox_cm_lower_req(struct rox_dev *dev, const struct rox_pkt *pkt,
 		IBA_SET(CM_REQ_PATH_PACKET_PAYLOAD_MTU, &mad->req, mine);
 }
 
+static void rox_cm_read_rep(struct rox_dev *dev, const struct rox_pkt *pkt,
+			    union rox_cm_mad *mad)
+{
+	struct in6_addr saddr, daddr;
+
+	rox_pkt_addrs(pkt, &saddr, &daddr);
+	rox_cm_answered(dev, IBA_GET(CM_REP_REMOTE_COMM_ID, &mad->rep), &saddr,
+			rox_cm_rep_qpn(mad), be16_to_cpu(mad->hdr.resv) & ROX_CM_MARK_MTU);
+}
+
 int rox_cm_receive(struct rox_qp *gsi, const struct rox_pkt *pkt, struct rox_iter *dst)
 {
 	union rox_cm_mad mad;
@@ -166,17 +230,23 @@ int rox_cm_receive(struct rox_qp *gsi, const struct rox_pkt *pkt, struct rox_ite
 		if (rox_cm_is(&mad.hdr, CM_REQ_ATTR_ID))
 			rox_cm_lower_req(gsi->dev, pkt, &mad);
 		else if (rox_cm_is(&mad.hdr, CM_REP_ATTR_ID))
-			rox_cm_answered(gsi->dev, IBA_GET(CM_REP_REMOTE_COMM_ID, &mad.rep),
-					be16_to_cpu(mad.hdr.resv) & ROX_CM_MARK_MTU);
+			rox_cm_read_rep(gsi->dev, pkt, &mad);
 	}
 	return rox_iter_write(dst, &mad, sizeof(mad));
 }
 
-enum ib_mtu rox_cm_mtu(const struct rox_qp *qp, enum ib_mtu mtu)
+enum ib_mtu rox_cm_mtu(struct rox_qp *qp, const union ib_gid *dgid, u32 qpn, enum ib_mtu mtu)
 {
-	u8 agreed = READ_ONCE(qp->cm_mtu);
+	struct xarray *asked = &qp->dev->cm_asked;
+	struct rox_cm_req *req;
+	unsigned long flags;
 
-	return agreed && agreed < mtu ? agreed : mtu;
+	xa_lock_irqsave(asked, flags);
+	list_for_each_entry(req, &qp->cm_reqs, node)
+		if (req->mtu && req->qpn == qpn && !memcmp(&req->addr, dgid, sizeof(*dgid)))
+			mtu = min_t(u32, mtu, req->mtu);
+	xa_unlock_irqrestore(asked, flags);
+	return mtu;
 }
 
 void rox_cm_init(struct rox_dev *dev)

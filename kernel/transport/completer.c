@@ -455,8 +455,13 @@ static void rox_comp_atomic(struct rox_qp *qp, const struct rox_pkt *pkt)
 /* A fatal NAK has waited for responses to older requests. Have they come? */
 static void rox_comp_refused_now(struct rox_qp *qp)
 {
-	if (unlikely(qp->send.waits == ROX_WAIT_REFUSED) && rox_can_send(qp) &&
-	    rox_owner_of(qp, qp->send.refused_psn) == rox_tail_wqe(qp))
+	const struct rox_swqe *wqe;
+
+	if (likely(qp->send.waits != ROX_WAIT_REFUSED) || !rox_can_send(qp))
+		return;
+	wqe = rox_tail_wqe(qp);
+	if (wqe && rox_psn_diff(qp->send.refused_psn,
+				rox_psn_add(wqe->first_psn, wqe->npkts)) < 0)
 		rox_comp_refused(qp);
 }
 

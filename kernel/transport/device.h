@@ -58,7 +58,7 @@ struct rox_qp_slot;
  * @stats: its counters
  * @cc: congestion control of its QPs
  * @cc_of_dscp: algorithm of new connections by DSCP; NULL: that of @cc
- * @cm_asked: QPs by the communication ID of the REQ that the CM has sent for them (cm.c)
+ * @cm_asked: REQs that the CM has sent, by communication ID (cm.c)
  * @early_bytes: memory of the packets that came early and that its QPs store
  * @held_bytes: memory of the frames for sides that wait for pages on demand
  * @port_lock: protects @port_up and @mtu

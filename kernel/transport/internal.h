@@ -234,6 +234,12 @@ static inline struct rox_mem_user rox_own_memory(const struct rox_qp *qp, struct
 	return (struct rox_mem_user) { .mem = &qp->dev->mem, .pd = pd, .user = qp->user };
 }
 
+/* The same for its receives: those of an SRQ use memory of the SRQ's PD. */
+static inline struct rox_mem_user rox_recv_memory(const struct rox_qp *qp)
+{
+	return rox_own_memory(qp, qp->ibqp.srq ? qp->ibqp.srq->pd : qp->recv.pd);
+}
+
 static inline struct rox_mem_user rox_peer_memory(const struct rox_qp *qp)
 {
 	return (struct rox_mem_user) {
@@ -440,8 +446,11 @@ bool rox_local_run(struct rox_qp *qp, struct rox_swqe *wqe);
 void rox_retire_tail(struct rox_qp *qp);
 /* If the oldest WQE has an error, completes it and moves the QP to ERR (UC, UD: SQE). */
 void rox_retire_failed(struct rox_qp *qp);
-/* ERR and SQE: completes outstanding and posted WQEs with WR_FLUSH_ERR, in order. */
-void rox_send_flush(struct rox_qp *qp);
+/*
+ * ERR and SQE: completes outstanding and posted WQEs with WR_FLUSH_ERR, in order; ROX_RUN_FLUSHES
+ * at most. Return: true if outstanding ones are left.
+ */
+bool rox_send_flush(struct rox_qp *qp);
 /* RESET: drops all WQEs without completions. */
 void rox_send_drop(struct rox_qp *qp);
 

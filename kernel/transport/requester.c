@@ -68,6 +68,16 @@ static inline bool rox_credit_ok(const struct rox_qp *qp, const struct rox_swqe 
 	       rox_has_credit(qp, wqe);
 }
 
+/*
+ * Was a packet of the WQE sent? A WQE of which some are acknowledged may end farther ahead than
+ * PSNs can be compared.
+ */
+static bool rox_send_has_begun(const struct rox_send *send, const struct rox_swqe *wqe)
+{
+	return rox_psn_diff(wqe->first_psn, send->max_psn) < 0 ||
+	       (send->una != send->max_psn && rox_psn_diff(wqe->first_psn, send->una) <= 0);
+}
+
 /* In SQD only WQEs that were started continue, also after a go-back. */
 static bool rox_state_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 {
@@ -75,7 +85,7 @@ static bool rox_state_ok(const struct rox_qp *qp, const struct rox_swqe *wqe)
 	case IB_QPS_RTS:
 		return true;
 	case IB_QPS_SQD:
-		return rox_psn_diff(wqe->first_psn, qp->send.max_psn) < 0;
+		return rox_send_has_begun(&qp->send, wqe);
 	default:
 		return false;
 	}
@@ -716,8 +726,7 @@ static bool rox_send_work(struct rox_qp *qp, unsigned long work)
 	rox_early_purge(qp, &qp->send.early);
 	if (rox_qp_state(qp) != IB_QPS_ERR && rox_qp_state(qp) != IB_QPS_SQE)
 		return false;
-	rox_send_flush(qp);
-	return rox_send_sleep(qp);
+	return rox_send_flush(qp) || rox_send_sleep(qp);
 }
 
 /*

@@ -107,7 +107,7 @@ static int rox_ud_copy(struct rox_qp *qp, const struct rox_pkt *pkt, struct rox_
 
 void rox_recv_ud(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
-	const struct rox_mem_user who = rox_own_memory(qp, qp->ibqp.pd);
+	const struct rox_mem_user who = rox_recv_memory(qp);
 	struct rox_resp *recv = &qp->recv;
 	u32 len = ROX_GRH_LEN + pkt->payload_len;
 	u8 grh[ROX_GRH_LEN];

@@ -161,7 +161,7 @@ static noinline void rox_recv_iter_begin(struct rox_qp *qp, const struct rox_pkt
 		who = rox_peer_memory(qp);
 		rox_iter_init(it, &who, &recv->write, 1, IB_ACCESS_REMOTE_WRITE);
 	} else {
-		who = rox_own_memory(qp, recv->pd);
+		who = rox_recv_memory(qp);
 		rox_iter_init(it, &who, recv->recv.sge, recv->recv.num_sge,
 			      IB_ACCESS_LOCAL_WRITE);
 		it->trim = recv->recv.sge;

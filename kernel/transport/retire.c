@@ -79,11 +79,14 @@ void rox_retire_failed(struct rox_qp *qp)
 		rox_qp_send_queue_error(qp);
 }
 
-/* Flushes WQEs that were not copied: only wr_id is needed. The next run flushes what is left. */
-static void rox_send_flush_ring(struct rox_qp *qp)
+/*
+ * Flushes at most @most WQEs that were not copied: only wr_id is needed. The next run flushes what
+ * is left.
+ */
+static void rox_send_flush_ring(struct rox_qp *qp, int most)
 {
 	struct rox_send_wqe hdr;
-	int pending = min(rox_ring_pending(&qp->sq), ROX_RUN_FLUSHES);
+	int pending = min(rox_ring_pending(&qp->sq), most);
 
 	for (; pending > 0; pending--) {
 		rox_ring_copy(&qp->sq, 0, 0, &hdr, sizeof(hdr));
@@ -93,18 +96,21 @@ static void rox_send_flush_ring(struct rox_qp *qp)
 	}
 }
 
-void rox_send_flush(struct rox_qp *qp)
+bool rox_send_flush(struct rox_qp *qp)
 {
 	struct rox_send *send = &qp->send;
+	int most = ROX_RUN_FLUSHES;
 	struct rox_swqe *wqe;
 
 	rox_send_iter_end(qp);
-	while (send->tail != qp->sq.index) {
+	for (; send->tail != qp->sq.index; most--) {
+		if (!most)
+			return true;
 		wqe = rox_swqe_at(qp, send->tail);
 		wqe->status = IB_WC_WR_FLUSH_ERR;
 		rox_retire_tail(qp);
 	}
-	rox_send_flush_ring(qp);
+	rox_send_flush_ring(qp, most);
 	send->cur = send->tail;
 	send->psn = send->next_psn;
 	send->max_psn = send->next_psn;
@@ -112,6 +118,7 @@ void rox_send_flush(struct rox_qp *qp)
 	send->una = send->next_psn;
 	send->rd_atomic = 0;
 	rox_timer_clear(qp);
+	return false;
 }
 
 void rox_send_drop(struct rox_qp *qp)

@@ -186,6 +186,8 @@ void rox_side_close(struct rox_side *side)
 
 void rox_side_announce(struct rox_side *side, unsigned long work)
 {
+	/* Whoever takes the bit sees what it is for: the caller's post or frame, for instance. */
+	smp_mb__before_atomic();
 	set_bit(ilog2(work), &side->pending);
 	/* The bit is set before the caller tries to take the lock. */
 	smp_mb__after_atomic();

@@ -61,8 +61,7 @@ static bool rox_send_idle(const struct rox_qp *qp)
 {
 	const struct rox_send *send = &qp->send;
 
-	return send->tail == qp->sq.index ||
-	       rox_psn_diff(rox_swqe_at(qp, send->tail)->first_psn, send->max_psn) >= 0;
+	return send->tail == qp->sq.index || send->una == send->max_psn;
 }
 
 void rox_qp_check_drained(struct rox_qp *qp)

@@ -512,8 +512,7 @@ struct rox_qp {
 	struct ib_qp_attr attr;
 	struct rox_path path;
 	u32 mtu;		/* path MTU in bytes */
-	u32 cm_id;		/* see cm.c; protected by the lock of dev->cm_asked */
-	u8 cm_mtu;		/* enum ib_mtu that the peer has answered, or 0 */
+	struct list_head cm_reqs;	/* see cm.c; protected by the lock of dev->cm_asked */
 	const u16 *pkey;	/* entry attr.pkey_index of the table; rox_qp_pkey() */
 	atomic64_t cnp_at;
 
@@ -576,10 +575,13 @@ void rox_cm_init(struct rox_dev *dev);
 void rox_cm_exit(struct rox_dev *dev);
 /* @gsi is about to send the MAD at @mad, of 256 bytes, on @path. Marks it. */
 void rox_cm_sending(struct rox_qp *gsi, const struct rox_path *path, void *mad);
-/* Forgets what was agreed for @qp: it is reset, destroyed, or asks again. */
+/* Forgets what was agreed for @qp: it is reset or destroyed. */
 void rox_cm_forget(struct rox_qp *qp);
-/* Return: the path MTU of @qp that may be set where @mtu is asked for. */
-enum ib_mtu rox_cm_mtu(const struct rox_qp *qp, enum ib_mtu mtu);
+/*
+ * Return: the path MTU of @qp that may be set where @mtu is asked for, and the peer is the QP @qpn
+ * at @dgid.
+ */
+enum ib_mtu rox_cm_mtu(struct rox_qp *qp, const union ib_gid *dgid, u32 qpn, enum ib_mtu mtu);
 
 /*
  * Any context. Return: the QP with a reference, or NULL. QPN 1 is the GSI QP of @dev. Other QPs

@@ -173,6 +173,35 @@ static void timer_runs_only_while_something_is_outstanding(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+/* In SQD a message of 2 GiB has ended when all of its PSNs are acknowledged, half of all there are. */
+static void the_longest_message_drains_as_any(struct kunit *test)
+{
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *wqe;
+
+	rox_fixture_move(test, qp, IB_QPS_SQD);
+	rox_transport_lock(qp);
+	wqe = rox_swqe_at(qp, send->tail);
+	wqe->first_psn = send->una;
+	wqe->npkts = 1 << 23;
+	qp->sq.index = send->tail + 1;
+	/* Five of its packets are acknowledged, and ten of the next message are sent. */
+	send->una = rox_psn_add(wqe->first_psn, 5);
+	send->max_psn = rox_psn_add(wqe->first_psn, wqe->npkts + 10);
+	qp->sq_draining = true;
+	rox_qp_check_drained(qp);
+	KUNIT_EXPECT_TRUE(test, qp->sq_draining);
+	send->una = send->max_psn;
+	rox_qp_check_drained(qp);
+	KUNIT_EXPECT_FALSE(test, qp->sq_draining);
+	send->una = send->psn;
+	send->max_psn = send->psn;
+	qp->sq.index = send->tail;
+	rox_transport_unlock(qp);
+	ib_destroy_qp(&qp->ibqp);
+}
+
 /* ---- refused responses ---- */
 
 /**
@@ -229,6 +258,7 @@ static struct kunit_case rox_transport_cases[] = {
 	KUNIT_CASE(attributes_are_those_of_the_transition),
 	KUNIT_CASE(progress_opens_the_window),
 	KUNIT_CASE(timer_runs_only_while_something_is_outstanding),
+	KUNIT_CASE(the_longest_message_drains_as_any),
 	KUNIT_CASE_PARAM(a_refused_read_goes_on_within_its_packets, refusal_gen_params),
 	{}
 };

@@ -38,21 +38,19 @@ struct rox_modify {
 	struct rox_rd_res *answers;
 };
 
-static bool rox_modify_state_ok(const struct rox_modify *m, enum ib_qp_state cur)
+/* Sets the state after the transition from @cur. Return: is it allowed? */
+static bool rox_modify_state_ok(struct rox_modify *m, enum ib_qp_state cur)
 {
-	return ib_modify_qp_is_ok(cur, m->next, m->qp->ibqp.qp_type, m->mask);
+	m->next = m->mask & IB_QP_STATE ? m->attr->qp_state : cur;
+	return (!(m->mask & IB_QP_CUR_STATE) || m->attr->cur_qp_state == cur) &&
+	       ib_modify_qp_is_ok(cur, m->next, m->qp->ibqp.qp_type, m->mask);
 }
 
 static int rox_modify_check_state(struct rox_modify *m)
 {
-	enum ib_qp_state cur = rox_qp_state(m->qp);
-
 	if (m->mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	if (m->mask & IB_QP_CUR_STATE && m->attr->cur_qp_state != cur)
-		return -EINVAL;
-	m->next = m->mask & IB_QP_STATE ? m->attr->qp_state : cur;
-	return rox_modify_state_ok(m, cur) ? 0 : -EINVAL;
+	return rox_modify_state_ok(m, rox_qp_state(m->qp)) ? 0 : -EINVAL;
 }
 
 static int rox_modify_check_port(struct rox_modify *m)
@@ -75,7 +73,10 @@ static int rox_modify_check_mtu(struct rox_modify *m)
 		return 0;
 	if (m->attr->path_mtu < IB_MTU_256 || m->attr->path_mtu > IB_MTU_4096)
 		return -EINVAL;
-	m->mtu = rox_cm_mtu(m->qp, m->attr->path_mtu);
+	m->mtu = m->attr->path_mtu;
+	if (m->mask & IB_QP_AV && m->mask & IB_QP_DEST_QPN)
+		m->mtu = rox_cm_mtu(m->qp, &rdma_ah_read_grh(&m->attr->ah_attr)->dgid,
+				    m->attr->dest_qp_num, m->mtu);
 	return m->mtu > READ_ONCE(m->qp->dev->mtu) ? -EINVAL : 0;
 }
 

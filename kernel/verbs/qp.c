@@ -173,6 +173,7 @@ static void rox_qp_init(struct rox_qp *qp, const struct ib_qp_init_attr *init, b
 	qp->pkey = qp->dev->pkeys;
 	mtu = ib_mtu_enum_to_int(READ_ONCE(qp->dev->mtu));
 	qp->mtu = mtu > 0 ? mtu : ib_mtu_enum_to_int(IB_MTU_256);
+	INIT_LIST_HEAD(&qp->cm_reqs);
 	spin_lock_init(&qp->state_lock);
 	spin_lock_init(&qp->sq_post_lock);
 	spin_lock_init(&qp->rq_post_lock);

@@ -95,13 +95,16 @@ static void rox_res_qp_rings(struct rox_res_out *out, struct rox_qp *qp)
 
 static void rox_res_qp_send(struct rox_res_out *out, const struct rox_send *send)
 {
+	/* modify_qp may set it to NULL for a moment. */
+	const struct rox_cc_ops *ops = READ_ONCE(send->cc.flow.ops);
+
 	rox_res_snap(out, "next_psn", send->next_psn);
 	rox_res_snap(out, "send_psn", send->psn);
 	rox_res_snap(out, "unacked_psn", send->una);
 	rox_res_snap(out, "sent_psn", send->max_psn);
 	rox_res_snap(out, "window", send->cc.window);
-	if (rox_now(send->cc.flow.ops)) {
-		rox_res_str(out, "cc", rox_now(send->cc.flow.ops)->name);
+	if (ops) {
+		rox_res_str(out, "cc", ops->name);
 		rox_res_snap(out, "cc_window", send->cc.flow.window);
 		/* In kbit/s, as the program rdma shows 32 bits. */
 		rox_res_num(out, "cc_rate_kbit", div_u64(rox_now(send->cc.flow.rate), 125));

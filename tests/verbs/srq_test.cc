@@ -121,6 +121,46 @@ TEST_F(SrqCore, ServesSeveralQps)
     }
 }
 
+/* Whatever domain the QP is of. */
+TEST_F(SrqCore, ReceivesUseMemoryOfItsProtectionDomain)
+{
+    Pd pd = alloc_pd(b.context.get());
+    Buffer memory(pd.get(), 4096);
+    Srq foreign(pd.get(), 8, 1);
+    Qp sender(a.pd.get(), a.send_cq.get(), a.recv_cq.get(), {});
+    Qp receiver(b.pd.get(), b.send_cq.get(), b.recv_cq.get(), {.srq = foreign.get()});
+    vt::connect(a.context, sender, b.context, receiver);
+    foreign.post(1, {memory.sge(0, 256)});
+    send(sender, 1);
+    EXPECT_TRUE(is(b.recv_cq.one(), 1, IBV_WC_RECV));
+    EXPECT_TRUE(filled(memory.bytes(0, 200), 1));
+
+    foreign.post(2, {slot(0)});
+    sender.post(SendWr::send({source.sge(0, 200)}).id(2));
+    EXPECT_EQ(a.send_cq.one().status, IBV_WC_REM_OP_ERR);
+    EXPECT_EQ(b.recv_cq.one().status, IBV_WC_LOC_PROT_ERR);
+    EXPECT_TRUE(all(target.bytes(), 0));
+}
+
+TEST_F(SrqCore, ReceivesOfUdUseMemoryOfItsProtectionDomain)
+{
+    Pd pd = alloc_pd(b.context.get());
+    Buffer memory(pd.get(), 4096);
+    Srq foreign(pd.get(), 8, 1);
+    Qp sender(a.pd.get(), a.send_cq.get(), a.recv_cq.get(), {.type = IBV_QPT_UD});
+    Qp receiver(b.pd.get(), b.send_cq.get(), b.recv_cq.get(),
+                {.type = IBV_QPT_UD, .srq = foreign.get()});
+    Ah to_b = ah(a, b);
+    vt::connect(a.context, sender, b.context, receiver);
+    fill(source.bytes(0, 200), 3);
+    foreign.post(1, {memory.sge(0, 256)});
+    sender.post(
+        SendWr::send({source.sge(0, 200)}).to(to_b.get(), receiver.number(), Params{}.qkey));
+    EXPECT_EQ(a.send_cq.one().status, IBV_WC_SUCCESS);
+    EXPECT_TRUE(is(b.recv_cq.one(), 1, IBV_WC_RECV));
+    EXPECT_TRUE(filled(memory.bytes(40, 200), 3));
+}
+
 TEST_F(SrqCore, ServesUd)
 {
     Link link(*this, IBV_QPT_UD);
