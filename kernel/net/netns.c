@@ -336,7 +336,8 @@ int rox_net_move(struct rox_net *net, struct net *ns, struct netlink_ext_ack *ex
 
 	mutex_lock(&rox_net_lock);
 	/* NULL: the device is being removed. */
-	site = old = net->home;
+	old = net->home;
+	site = old;
 	if (old && (old->ns->dead || !net_eq(old->ns->net, ns)))
 		site = rox_site_enter_locked(net, ns, extack);
 	if (!IS_ERR(site) && site != old) {

@@ -203,7 +203,7 @@ void rox_recv_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn,
 			    pkt->npkts, pkt->payload_len);
-	/* A program of this host can change a page that it sends: the BTH was another one before. */
+	/* A program of this host can change a page that it sends: the BTH was another before. */
 	if (unlikely((pkt->bth.opcode & ROX_SERVICE_MASK) != qp->service ||
 		     !(pkt->info->flags & ROX_OP_REQUEST)))
 		return;

@@ -173,7 +173,7 @@ static void timer_runs_only_while_something_is_outstanding(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
-/* In SQD a message of 2 GiB has ended when all of its PSNs are acknowledged, half of all there are. */
+/* In SQD: a message of 2 GiB has half of all PSNs. */
 static void the_longest_message_drains_as_any(struct kunit *test)
 {
 	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
