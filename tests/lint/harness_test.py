@@ -221,18 +221,5 @@ class Targets(unittest.TestCase):
         self.assertEqual(targets.missed([{"row": "a", "reached": True}]), [])
 
 
-class Dependencies(unittest.TestCase):
-    """scripts/deps: what is installed for what."""
-
-    @staticmethod
-    def names(*wanted):
-        return set(subprocess.run([REPO / "scripts/deps", "--names", *wanted], check=True, stdout=subprocess.PIPE,
-                                  text=True).stdout.split())
-
-    def test_several_names_want_what_each_wants(self):
-        self.assertEqual(self.names("lint", "bench"), self.names("lint") | self.names("bench"))
-        self.assertFalse(self.names("lint") >= self.names("bench"))
-
-
 if __name__ == "__main__":
     unittest.main()
