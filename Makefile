@@ -70,23 +70,25 @@ tools:
 tests: deps-there
 	@$(MAKE) --no-print-directory -C tests BUILD=$(BUILD)/tests $(or $(TESTS),all)
 
-## make image           what rox-run brings along (kernel, first process, provider), into build/run; make install-run
+## make image           rox-run, and what it brings along (kernel, first process, provider), into build/run
 ##                      RUN_KERNEL=uml: with the debug kernel and the module, into build/run-uml
+## make install-run     both, into DESTDIR=; make uninstall-run
 ## make image-vm        what its option --vm starts, into build/run/vm
 ## make image-programs  ip and rdma for file systems that have them not, into build/run/programs
 ## make run-tarball     rox-run for any folder of any x86-64 machine: build/rox-run.tar.xz
-.PHONY: image image-vm image-programs install-run run-tarball
-image:
-	@scripts/needs provider
-	@scripts/needs tools
-	$(if $(RUN_KERNEL)$(ROX_LINUX_SOURCE),,$(needs_deps) matrix)
+.PHONY: rox-run image image-vm image-programs install-run uninstall-run run-tarball
+rox-run:
+	@scripts/needs run
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
+
+image: rox-run
+	@scripts/needs provider
+	$(if $(RUN_KERNEL)$(ROX_LINUX_SOURCE),,$(needs_deps) matrix)
 	@scripts/run-image $(RUN_KERNEL)
 
-image-vm:
+image-vm: rox-run
 	$(if $(ROX_RUN_VM_KERNEL),,$(needs_deps))
 	@$(MAKE) --no-print-directory KVER=$(or $(ROX_RUN_VM_KERNEL),$(QUICK_KERNEL)) module
-	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools run
 	@scripts/run-image vm
 
 image-programs: deps-there
@@ -95,13 +97,17 @@ image-programs: deps-there
 install-run: image
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run install-run
 
+uninstall-run:
+	@$(MAKE) --no-print-directory -C tools uninstall-run
+
 run-tarball: image image-vm image-programs
 	rm -rf $(BUILD)/tarball
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools IMAGE=$(BUILD)/run \
 		DESTDIR=$(BUILD)/tarball/rox-run exec_prefix= mandir=/man install-run
 	tar -C $(BUILD)/tarball -cJf $(BUILD)/rox-run.tar.xz rox-run
 
-## make deps            install what is missing: packages, kernels for the VMs (FOR="lint bench ...": for these)
+## make deps            install what is missing, on Debian 12: packages, kernels for the VMs. FOR="build tools": only what
+##                      `make all tools` needs, on Debian and Ubuntu (FOR="lint bench ...": for these)
 deps:
 	@scripts/deps $(FOR)
 
@@ -149,7 +155,7 @@ uninstall:
 install-tools uninstall-tools:
 	@$(MAKE) --no-print-directory -C tools OUT=$(BUILD)/tools $(@:-tools=)
 
-## make deb             Debian packages for bookworm and trixie, each built in a clean root (DEB_RELEASES=)
+## make deb             Debian packages for bookworm and trixie, each built in a clean root (DEB_RELEASES=); needs root
 .PHONY: deb
 deb:
 	$(needs_deps) deb
@@ -159,7 +165,7 @@ deb:
 
 check_groups := lint unit verbs wire apps stacks interop pair life net hostile install roots packages kunit kusers tools run
 
-## make check           the gate, which CI runs: the core of every group on KERNELS= (6.1 6.12 uml), a quarter of an hour
+## make check           the gate, which CI runs: the core of every group on KERNELS= (6.1 6.12 uml), 11 to 30 minutes
 ## make check-all       every group in full on ALL_KERNELS=, with debug, RT, KCSAN, 4 and 8 CPUs: a night (GROUPS="verbs net":
 ##                      some; ROWS="clock=0": those whose line in `scripts/check --list` has that; RESUME=1: without
 ##                      what has passed before with the same files)
@@ -298,7 +304,7 @@ lint:
 	$(needs_deps) lint
 	@scripts/lint $(filter-out $(built_kernels) %-rt,$(KERNELS))
 
-lint-quick: deps-quick
+lint-quick: deps-there
 	@scripts/lint --quick
 
 clean:

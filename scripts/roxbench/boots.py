@@ -121,8 +121,8 @@ def build(wanted):
     """Builds what the boots need."""
     build_for(sorted({boot.kernel for boot in wanted if not boot.run}))
     if any(boot.run for boot in wanted):
-        make("tools")
-        for command in (["scripts/deps", "--quick", "matrix"], ["scripts/run-image", "bench"]):
+        make("rox-run")
+        for command in (["scripts/deps", "--check", "matrix"], ["scripts/run-image", "bench"]):
             environment = dict(os.environ, ROX_RUN_SERIES=RUN_SERIES, ROX_BUILD=str(BUILD))
             if subprocess.run(command, cwd=REPO, env=environment, check=False, stdout=sys.stderr).returncode:
                 raise HarnessError(f"`{' '.join(command)}` failed")

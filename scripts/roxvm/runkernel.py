@@ -24,7 +24,7 @@ SERIES = os.environ.get("ROX_RUN_SERIES", "7.3")
 # Of these folders only Kconfig is needed, and of other architectures.
 KCONFIG_ONLY = ("Documentation", "samples")
 ARCHES = ("um", "x86")
-# `make tools` builds it.
+# `make rox-run` builds it.
 FIRST_PROCESS = BUILD / "tools/rox-run-init"
 # What the first process loads into a kernel that has it not built in.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "udp_tunnel", "ip6_udp_tunnel", "dummy", "veth", "bridge", "sch_netem",
