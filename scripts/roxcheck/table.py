@@ -7,7 +7,7 @@ from roxvm import debugkernel, foreign, kernels as cache
 
 from .row import ALL, CHECK, CLOCKED, CLOCKS, VIRTUAL, Row
 
-# "check" is the gate: what a change breaks first, within a quarter of an hour on two CPUs, in virtual time
+# "check" is the gate: what a change breaks first, in 11 to 30 minutes on two CPUs, in virtual time
 # where a group can have it. "all" is everything and may take a night; what needs CPUs at the same moment is
 # there, in the host's time. What takes seconds comes first, then what takes longest, so that none runs
 # alone at the end; before the end also what waits in the host's time: rox-run.
