@@ -139,8 +139,8 @@ public:
 /// All checks, in the order in which a user would mend what they find.
 std::vector<std::unique_ptr<Check>> all_checks();
 
-/// The GID that programs shall use: the first of IPv4, else of a routable IPv6 address, else the
-/// first.
+/// The GID that programs shall use, of those whose netdevs are here: the first of IPv4, else of a
+/// routable IPv6 address, else the first.
 const Gid *best_gid(const Device &device);
 
 } // namespace rox::doctor

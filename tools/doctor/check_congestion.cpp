@@ -81,15 +81,60 @@ void judge_counters(const Device &device, const std::string &algorithm, const Co
              {choose(device, "adaptive") + "    # needs no marks"}});
 }
 
+/* A number of an object; 0 if it has none of that name. */
+uint64_t number(const nlohmann::json &object, const std::string &name)
+{
+    const auto found = object.find(name);
+
+    return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
+}
+
+/* What tc(8) wants to be told of a queue to make it mark. It keeps the parameters of all kinds but
+ * red, of which it wants to know all, also what it does not print: how long packets are. */
+std::string marking(const std::string &kind, const nlohmann::json &options)
+{
+    constexpr uint64_t packet = 1000, enough = 400000;
+    const uint64_t limit = number(options, "limit"), least = number(options, "min"),
+                   most = number(options, "max");
+    std::string words = kind;
+
+    if (kind != "red")
+        return kind + " ecn";
+    words += fmt::format(" limit {}", limit != 0 ? limit : enough);
+    if (least != 0 && most != 0)
+        words += fmt::format(" min {} max {} burst {}", least, most,
+                             (2 * least + most) / (3 * packet) + 1);
+    words += fmt::format(" avpkt {}", packet);
+    if (const auto found = options.find("probability");
+        found != options.end() && found->is_number())
+        words += fmt::format(" probability {}", found->get<double>());
+    return words + (options.contains("adaptive") ? " adaptive" : "") + " ecn";
+}
+
+/* The commands that make a queue mark. One that the kernel has made itself has handle 0 and cannot
+ * be changed, and below such a one there is no place that has a name. */
+std::vector<std::string> commands_to_mark(const std::string &netdev, const nlohmann::json &qdisc)
+{
+    const std::string parent = qdisc.value("parent", ""),
+                      words = marking(qdisc.value("kind", ""),
+                                      qdisc.value("options", nlohmann::json::object()));
+    const bool is_default = qdisc.value("handle", "0:") == "0:";
+
+    if (is_default && parent.starts_with(':'))
+        return {fmt::format("tc qdisc replace dev {} root handle 1: mq", netdev),
+                fmt::format("tc qdisc replace dev {} parent 1{} {}", netdev, parent, words)};
+    return {fmt::format("tc qdisc {} dev {} {} {}", is_default ? "replace" : "change", netdev,
+                        parent.empty() ? "root" : "parent " + parent, words)};
+}
+
 /* Queues of the netdev that would mark ECN-capable packets, and are told not to. */
 void judge_queues(const Host &host, const Device &device, Findings &findings)
 {
     static constexpr std::array<std::string_view, 3> can_mark = {"fq_codel", "codel", "red"};
 
     for (const auto &qdisc :
-         printed(host.commands, {"tc", "-j", "qdisc", "show", "dev", device.netdev})) {
+         printed(host.commands, {"tc", "-d", "-j", "qdisc", "show", "dev", device.netdev})) {
         const std::string kind = qdisc.value("kind", "");
-        const std::string parent = qdisc.value("parent", "");
         const auto options = qdisc.value("options", nlohmann::json::object());
 
         if (std::ranges::find(can_mark, kind) == can_mark.end() || options.contains("ecn"))
@@ -97,8 +142,7 @@ void judge_queues(const Host &host, const Device &device, Findings &findings)
         findings.push_back({Level::warning,
                             fmt::format("{}: {} of {} drops where it could mark: it has no ecn",
                                         device.name, kind, device.netdev),
-                            {fmt::format("tc qdisc change dev {} {} {} ecn", device.netdev,
-                                         parent.empty() ? "root" : "parent " + parent, kind)}});
+                            commands_to_mark(device.netdev, qdisc)});
     }
 }
 

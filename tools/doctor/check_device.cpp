@@ -54,6 +54,14 @@ std::string netdev_or(const Device &device)
     return device.netdev.empty() ? "eth0" : device.netdev;
 }
 
+/* A netdev whose addresses the caller can use: of a GID, if the device's own is not here. */
+std::string netdev_here(const Device &device)
+{
+    const Gid *best = best_gid(device);
+
+    return device.netdev_here || best == nullptr ? netdev_or(device) : best->netdev;
+}
+
 Finding port_down(const Device &device)
 {
     return {Level::problem,
@@ -65,16 +73,16 @@ Finding port_down(const Device &device)
 
 Finding gid_finding(const Device &device)
 {
+    const std::string netdev = netdev_here(device);
     const std::string address = fmt::format(
-        "ip address add 192.0.2.1/24 dev {}    # an address of your network", netdev_or(device));
+        "ip address add 192.0.2.1/24 dev {}    # an address of your network", netdev);
     const Gid *best = best_gid(device);
 
     if (best == nullptr)
         return {Level::problem, fmt::format("{} has no GID of RoCE v2", device.name), {address}};
     if (best->link_local())
         return {Level::warning,
-                fmt::format("{} has link-local GIDs only: {} has no address", device.name,
-                            netdev_or(device)),
+                fmt::format("{} has link-local GIDs only: {} has no address", device.name, netdev),
                 {address}};
     if (!best->ipv4())
         return {Level::warning,
@@ -104,6 +112,12 @@ Finding chosen_gid_finding(const Device &device, unsigned index)
             Level::problem,
             fmt::format("{} has no GID of RoCE v2 with index {}: {}", device.name, index, instead),
             {}};
+    if (!gid->here)
+        return {Level::warning,
+                fmt::format("{}: GID index {} is {} of {}, which is in another network namespace: "
+                            "{}",
+                            device.name, index, gid->address(), gid->netdev, instead),
+                {}};
     if (gid->link_local() && best != nullptr && !best->link_local())
         return {Level::warning,
                 fmt::format("{}: GID index {} is link-local ({}): {}", device.name, index,
@@ -138,7 +152,7 @@ Findings shared_addresses(const Host &host, const Device &device)
     for (const Gid &gid : device.gids) {
         std::vector<std::string> others;
 
-        if (gid.link_local())
+        if (!gid.here || gid.link_local())
             continue;
         for (const std::string &other : all_rdma_devices(host)) {
             const std::vector<Gid> theirs = gids_of(host.files, other);
@@ -175,7 +189,7 @@ const Gid *best_gid(const Device &device)
     const auto rank = [](const Gid &gid) { return gid.ipv4() ? 2 : gid.link_local() ? 0 : 1; };
 
     for (const Gid &gid : device.gids)
-        if (best == nullptr || rank(gid) > rank(*best))
+        if (gid.here && (best == nullptr || rank(gid) > rank(*best)))
             best = &gid;
     return best;
 }
@@ -183,14 +197,13 @@ const Gid *best_gid(const Device &device)
 Findings PortCheck::look(const Host &host, const Options & /*options*/) const
 {
     const bool taken = port_taken(host.files);
+    const std::vector<Device> devices = devices_of(host, {});
+    const bool rox = std::ranges::any_of(devices, &Device::usable_here);
     std::vector<std::string> rxe, commands;
-    bool rox = false;
 
-    for (const std::string &name : all_rdma_devices(host)) {
-        rox |= is_rox(host.files, name);
+    for (const std::string &name : all_rdma_devices(host))
         if (is_rxe(host.files, name))
             rxe.push_back(name);
-    }
     if (rox || !taken)
         return {
             {Level::ok, fmt::format("UDP port {} is {}", roce_port, rox ? "rox'" : "free"), {}}};
@@ -200,9 +213,12 @@ Findings PortCheck::look(const Host &host, const Options & /*options*/) const
         commands.emplace_back("modprobe -r rdma_rxe");
         return {{Level::problem, fmt::format("rdma_rxe has UDP port {}", roce_port), commands}};
     }
-    return {{Level::problem,
-             fmt::format("a program has UDP port {}", roce_port),
-             {fmt::format("ss -ulnp sport = :{}    # names it", roce_port)}}};
+    commands.push_back(fmt::format("ss -ulnp sport = :{}    # names it", roce_port));
+    /* Addresses that a device of another namespace did not get because of it. */
+    if (!devices.empty())
+        commands.emplace_back("ip link set NETDEV down && ip link set NETDEV up    # then, for its "
+                              "GIDs");
+    return {{Level::problem, fmt::format("a program has UDP port {}", roce_port), commands}};
 }
 
 Findings LinkCheck::look(const Host &host, const Options &options) const
@@ -242,7 +258,7 @@ Findings NamespaceCheck::look(const Host &host, const Options &options) const
                  "RDMA devices are seen in the network namespace of their netdev only",
                  {"ip netns list", "ip netns exec NAME rox-doctor"}}};
     for (const Device &device : devices)
-        if (!device.netdev_here)
+        if (!device.usable_here())
             findings.push_back(
                 {Level::warning,
                  fmt::format("{}: its netdev {} is in another network namespace; programs find "
@@ -257,9 +273,12 @@ Findings GidCheck::look(const Host &host, const Options &options) const
     Findings findings;
 
     for (const Device &device : devices_of(host, options)) {
+        /* That is for the check of namespaces to say. */
+        if (!device.usable_here())
+            continue;
         findings.push_back(options.gid_index ? chosen_gid_finding(device, *options.gid_index)
                                              : gid_finding(device));
-        if (on_loopback(host.files, device))
+        if (device.netdev_here && on_loopback(host.files, device))
             findings.push_back(loopback_finding(device));
     }
     return findings;
@@ -284,7 +303,7 @@ Findings TrafficCheck::look(const Host &host, const Options &options) const
     for (const Device &device : devices_of(host, options)) {
         const Gid *gid = best_gid(device);
 
-        if (!device.active || !device.netdev_here || gid == nullptr)
+        if (!device.active || gid == nullptr)
             continue;
         const unsigned index = options.gid_index.value_or(gid->index);
         const std::string failure = host.self_test.run(device.name, index);

@@ -102,6 +102,24 @@ Findings rdma_core_missing(const Host &host)
     return {};
 }
 
+/* What a module's file says of itself. modinfo(8) reads compressed ones. */
+std::optional<ModuleInfo> info_of(const Host &host, const std::string &path)
+{
+    if (const auto info = module_info(host.files.read(path).value_or("")))
+        return info;
+    const CommandResult printed = host.commands.run({"modinfo", path});
+    return printed.ran ? printed_module_info(printed.output) : std::nullopt;
+}
+
+Findings info_missing(const std::string &path)
+{
+    return {{Level::note,
+             fmt::format("no modinfo here reads {}: for which kernel it is, and whether it is "
+                         "signed, is not known",
+                         path),
+             {"apt install kmod", fmt::format("modinfo {}", path)}}};
+}
+
 Findings file_findings(const Host &host, const std::string &path, const ModuleInfo &info)
 {
     const std::string &kernel = host.process.kernel;
@@ -217,9 +235,14 @@ Findings ModuleCheck::look(const Host &host, const Options & /*options*/) const
         if (path.empty())
             return module_missing(host);
     }
-    if (const auto info = module_info(host.files.read(path).value_or("")))
+    if (!path.empty()) {
+        const auto info = info_of(host, path);
+
+        if (!info)
+            return info_missing(path);
         if (Findings found = file_findings(host, path, *info); !found.empty())
             return found;
+    }
     return {{Level::ok,
              loaded ? fmt::format("loaded, for {}", kernel)
                     : fmt::format("{}; the first link loads it", path),

@@ -48,20 +48,50 @@ Finding own_mtu(const Device &device, size_t mtu)
     return {Level::ok, fmt::format("{}: MTU {}, packets of {} bytes", device.name, mtu, path), {}};
 }
 
-/* The longest packet that gets to the peer, of the sizes that networks have. */
-size_t longest_to_peer(Network &network, const std::string &peer, size_t mtu)
+/* Sizes that networks have, below an MTU. */
+std::vector<size_t> shorter_sizes(size_t mtu)
 {
-    for (size_t size : {9000, 4200, 2200, 1500, 1400, 1280})
-        if (size < mtu && network.ping(peer, size) == Reach::yes)
-            return size;
-    return 576;
+    std::vector<size_t> sizes{9000, 4200, 2200, 1500, 1400, 1280};
+
+    std::erase_if(sizes, [&](size_t size) { return size >= mtu; });
+    return sizes;
 }
 
-Finding peer_mtu(Network &network, const Device &device, const std::string &peer, size_t mtu)
+/* A GID's netdev is the one that has its address: a VLAN on the device's, or the bridge above. */
+std::string netdev_to_peer(const Device &device, const Options &options)
+{
+    const auto chosen = std::ranges::find(device.gids, options.gid_index, &Gid::index);
+    const Gid *gid = chosen != device.gids.end() ? &*chosen : best_gid(device);
+
+    return gid != nullptr && !gid->netdev.empty() ? gid->netdev : device.netdev;
+}
+
+Finding packets_lost(const Device &device, const std::string &peer, size_t mtu,
+                     std::optional<size_t> works)
+{
+    const std::vector<size_t> shorter = shorter_sizes(mtu);
+    const std::string what = fmt::format("{}: packets of its MTU {} do not get to {}", device.name,
+                                         mtu, peer);
+    const std::string raise = fmt::format("ip link set NETDEV mtu {}    # or on the way to {}", mtu,
+                                          peer);
+
+    if (works)
+        return {Level::problem,
+                fmt::format("{}, packets of {} bytes do", what, *works),
+                {fmt::format("ip link set {} mtu {}", device.netdev, *works), raise}};
+    return {Level::problem,
+            shorter.empty()
+                ? what
+                : fmt::format("{}, nor do those of {} bytes", what, fmt::join(shorter, ", ")),
+            {fmt::format("tracepath -n {}    # finds where", peer), raise}};
+}
+
+Finding peer_mtu(Network &network, const Device &device, const Options &options, size_t mtu)
 {
     constexpr size_t small_packet = 100;
+    const std::string netdev = netdev_to_peer(device, options), peer = options.peer;
 
-    switch (network.ping(peer, small_packet)) {
+    switch (network.ping(netdev, peer, small_packet)) {
     case Reach::yes: break;
     case Reach::unknown:
         return {Level::note,
@@ -70,16 +100,15 @@ Finding peer_mtu(Network &network, const Device &device, const std::string &peer
     default:
         return {Level::warning,
                 fmt::format("{} does not answer a ping", peer),
-                {fmt::format("ping -c 1 {}", peer), fmt::format("ip route get {}", peer)}};
+                {fmt::format("ping -c 1 -I {} {}", netdev, peer),
+                 fmt::format("ip route get {}", peer)}};
     }
-    if (network.ping(peer, mtu) == Reach::yes)
+    if (network.ping(netdev, peer, mtu) == Reach::yes)
         return {Level::ok, fmt::format("packets of {} bytes get to {}", mtu, peer), {}};
-    const size_t works = longest_to_peer(network, peer, mtu);
-    return {Level::problem,
-            fmt::format("{}: packets of its MTU {} do not get to {}, packets of {} bytes do",
-                        device.name, mtu, peer, works),
-            {fmt::format("ip link set {} mtu {}", device.netdev, works),
-             fmt::format("ip link set NETDEV mtu {}    # or on the way to {}", mtu, peer)}};
+    for (size_t size : shorter_sizes(mtu))
+        if (network.ping(netdev, peer, size) == Reach::yes)
+            return packets_lost(device, peer, mtu, size);
+    return packets_lost(device, peer, mtu, std::nullopt);
 }
 
 /* What a firewall's program says drops the packets. `mend` makes the command from the chain's name.
@@ -158,7 +187,7 @@ Findings MtuCheck::look(const Host &host, const Options &options) const
             continue;
         findings.push_back(own_mtu(device, mtu));
         if (!options.peer.empty())
-            findings.push_back(peer_mtu(host.network, device, options.peer, mtu));
+            findings.push_back(peer_mtu(host.network, device, options, mtu));
     }
     return findings;
 }

@@ -2,9 +2,11 @@
 #include "doctor/host.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace rox::doctor {
 
@@ -13,6 +15,41 @@ namespace {
 std::string folder(const std::string &device)
 {
     return "/sys/class/infiniband/" + device;
+}
+
+/* Below each address of this table is what kinds of routes lead to it. */
+bool is_local_ipv4(const std::string &fib_trie, const std::string &address)
+{
+    std::istringstream lines(fib_trie);
+    bool below = false;
+
+    for (std::string line; std::getline(lines, line);) {
+        if (line.find("|-- ") != std::string::npos)
+            below = trimmed(line) == "|-- " + address;
+        else if (below && line.find("/32 host LOCAL") != std::string::npos)
+            return true;
+    }
+    return false;
+}
+
+/* Has the caller's network namespace this address? */
+bool has_address(const Tree &files, const Gid &gid)
+{
+    const char *file = gid.ipv4() ? "/proc/net/fib_trie" : "/proc/net/if_inet6";
+    const std::string table = files.read(file).value_or("");
+
+    if (gid.ipv4())
+        return is_local_ipv4(table, gid.address());
+    return table.find(fmt::format("{:02x}", fmt::join(gid.bytes, ""))) != std::string::npos;
+}
+
+/* A netdev of another namespace may have the name of one that is here. */
+bool is_here(const Tree &files, const Device &device, const Gid &gid)
+{
+    if (gid.netdev.empty())
+        return device.netdev_here;
+    return files.exists("/sys/class/net/" + gid.netdev) &&
+           (device.netdev_here || has_address(files, gid));
 }
 
 } // namespace
@@ -38,6 +75,11 @@ std::string Gid::address() const
     else
         inet_ntop(AF_INET6, bytes.data(), text.data(), text.size());
     return text.data();
+}
+
+bool Device::usable_here() const
+{
+    return netdev_here || std::ranges::any_of(gids, &Gid::here);
 }
 
 std::vector<Gid> gids_of(const Tree &files, const std::string &device)
@@ -91,12 +133,14 @@ std::vector<Device> devices_of(const Host &host, const Options &options)
         device.name = name;
         device.netdev = host.files.line(folder(name) + "/parent");
         device.gids = gids_of(host.files, name);
-        if (it == known.end() || it->ports.empty())
-            continue;
-        device.active = it->ports[0].active;
-        device.netdev_here = !it->ports[0].netdev.empty();
-        if (device.netdev_here)
-            device.netdev = it->ports[0].netdev;
+        if (it != known.end() && !it->ports.empty()) {
+            device.active = it->ports[0].active;
+            device.netdev_here = !it->ports[0].netdev.empty();
+            if (device.netdev_here)
+                device.netdev = it->ports[0].netdev;
+        }
+        for (Gid &gid : device.gids)
+            gid.here = is_here(host.files, device, gid);
     }
     return devices;
 }

@@ -45,8 +45,8 @@ public:
     virtual ~Network() = default;
     /// Whether an offload of a netdev is on; nothing if the netdev does not have it.
     virtual std::optional<bool> feature(const std::string &netdev, const std::string &name) = 0;
-    /// Pings an address with this many bytes of IP packet, which are not fragmented.
-    virtual Reach ping(const std::string &address, size_t size) = 0;
+    /// Pings an address from a netdev with this many bytes of IP packet, which are not fragmented.
+    virtual Reach ping(const std::string &netdev, const std::string &address, size_t size) = 0;
 };
 
 /// An entry of a GID table.
@@ -54,6 +54,7 @@ struct Gid {
     unsigned index = 0;
     std::array<uint8_t, 16> bytes{};
     std::string netdev; ///< that has the address; a VLAN, though the device's netdev is below it
+    bool here = false;  ///< that netdev is in the caller's network namespace
 
     bool ipv4() const;
     bool link_local() const;
@@ -67,6 +68,9 @@ struct Device {
     bool netdev_here = false; ///< the netdev is in the caller's network namespace
     bool active = false;
     std::vector<Gid> gids; ///< those of RoCE v2
+
+    /// Programs of the caller's network namespace can use it there.
+    bool usable_here() const;
 };
 
 class SelfTest {
@@ -93,7 +97,7 @@ struct Options {
     bool self_test = true;
 };
 
-/// The GIDs of RoCE v2 of a device's port 1.
+/// The GIDs of RoCE v2 of a device's port 1; of none it is known whether it is here.
 std::vector<Gid> gids_of(const Tree &files, const std::string &device);
 /// The rox devices that the caller sees: all, or the one of that name.
 std::vector<Device> devices_of(const Host &host, const Options &options);

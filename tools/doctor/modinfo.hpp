@@ -23,6 +23,8 @@ struct ModuleInfo {
 
 /// Reads a module's file; nothing if it is none, as one that is compressed.
 std::optional<ModuleInfo> module_info(std::string_view file);
+/// Reads what modinfo(8) prints of a module; nothing if it is not that.
+std::optional<ModuleInfo> printed_module_info(const std::string &text);
 
 } // namespace rox::doctor
 

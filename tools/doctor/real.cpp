@@ -39,6 +39,19 @@ std::string read_all(int fd)
     return text;
 }
 
+/* Starts a program of PATH, or one of the folders that only root's PATH has. */
+int spawn(pid_t *child, const std::string &program, posix_spawn_file_actions_t *actions,
+          char **arguments)
+{
+    int error = posix_spawnp(child, program.c_str(), actions, nullptr, arguments, environ);
+
+    for (const char *folder : {"/usr/sbin/", "/sbin/"})
+        if ((error == ENOENT || error == EACCES) && program.find('/') == std::string::npos)
+            error = posix_spawn(child, (folder + program).c_str(), actions, nullptr, arguments,
+                                environ);
+    return error;
+}
+
 pid_t start(const std::vector<std::string> &command, int output)
 {
     std::vector<char *> arguments;
@@ -52,7 +65,7 @@ pid_t start(const std::vector<std::string> &command, int output)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ) != 0)
+    if (spawn(&child, command[0], &actions, arguments.data()) != 0)
         child = -1;
     posix_spawn_file_actions_destroy(&actions);
     return child;
@@ -169,7 +182,7 @@ std::optional<bool> RealNetwork::feature(const std::string &netdev, const std::s
     return ethtool.feature(static_cast<size_t>(found - names.begin()), names.size());
 }
 
-Reach RealNetwork::ping(const std::string &address, size_t size)
+Reach RealNetwork::ping(const std::string &netdev, const std::string &address, size_t size)
 {
     constexpr size_t ipv4_headers = 20 + 8, ipv6_headers = 40 + 8; // of IP and ICMP
     const size_t headers = address.find(':') != std::string::npos ? ipv6_headers : ipv4_headers;
@@ -178,8 +191,8 @@ Reach RealNetwork::ping(const std::string &address, size_t size)
 
     if (!commands.run({"ping", "-V"}).ran)
         return Reach::unknown;
-    return commands.run({"ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", "-M", "do", "-s", payload,
-                         address})
+    return commands.run({"ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", "-M", "do", "-I", netdev,
+                         "-s", payload, address})
                    .ran
                ? Reach::yes
                : Reach::no;

@@ -20,7 +20,7 @@ public:
 class RealNetwork : public Network {
 public:
     std::optional<bool> feature(const std::string &netdev, const std::string &name) override;
-    Reach ping(const std::string &address, size_t size) override;
+    Reach ping(const std::string &netdev, const std::string &address, size_t size) override;
 };
 
 /// Two RC QPs of one device that send and write to each other.

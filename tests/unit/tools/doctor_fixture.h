@@ -47,16 +47,18 @@ public:
     {
         return name == "tx-udp-segmentation" ? segmentation : std::nullopt;
     }
-    Reach ping(const std::string & /*address*/, size_t size) override
+    Reach ping(const std::string &netdev, const std::string & /*address*/, size_t size) override
     {
         if (!has_ping)
             return Reach::unknown;
+        used_netdev = netdev;
         return size <= longest ? Reach::yes : Reach::no;
     }
 
     std::optional<bool> segmentation = true;
     size_t longest = 1500;
     bool has_ping = true;
+    std::string used_netdev;
 };
 
 class FakeSelfTest : public SelfTest {
@@ -121,14 +123,46 @@ protected:
         put(folder + "/updates/rox.ko", file);
     }
 
+    /// The module is compressed, and this is what modinfo(8) prints of it; empty: there is none.
+    void compress_module(const std::string &printed)
+    {
+        const std::string folder = std::string("/lib/modules/") + kernel;
+
+        put(folder + "/modules.dep", "kernel/ib_core.ko.xz:\nkernel/ib_uverbs.ko.xz: x\n"
+                                     "updates/rox.ko.xz: kernel/ib_core.ko.xz\n");
+        put(folder + "/updates/rox.ko.xz", std::string("\xfd\x37zXZ\0", 6));
+        commands.outputs.erase("modinfo");
+        if (!printed.empty())
+            commands.outputs["modinfo"] = printed;
+    }
+
     void add_gid(const std::string &device, unsigned index, const std::string &gid,
-                 const std::string &type = "RoCE v2")
+                 const std::string &type = "RoCE v2", const std::string &netdev = "eth0")
     {
         const std::string port = "/sys/class/infiniband/" + device + "/ports/1/";
 
         put(port + "gids/" + std::to_string(index), gid + "\n");
         put(port + "gid_attrs/types/" + std::to_string(index), type + "\n");
-        put(port + "gid_attrs/ndevs/" + std::to_string(index), "eth0\n");
+        put(port + "gid_attrs/ndevs/" + std::to_string(index), netdev + "\n");
+    }
+
+    /// A container, into which a netdev without a device was moved, on the host's that has the
+    /// device. Another one has the name that the host's has.
+    void enter_container(const std::string &netdev)
+    {
+        netlink.set_port(true, "");
+        put("/sys/class/net/" + netdev + "/type", "1\n");
+        put("/proc/net/fib_trie", "Local:\n"
+                                  "  +-- 0.0.0.0/0 3 0 5\n"
+                                  "     |-- 10.0.0.0\n"
+                                  "        /24 link UNICAST\n"
+                                  "     |-- 10.0.0.7\n"
+                                  "        /32 link UNICAST\n"
+                                  "        /32 host LOCAL\n"
+                                  "     |-- 127.0.0.1\n"
+                                  "        /32 host LOCAL\n");
+        put("/proc/net/if_inet6", "fd000000000000000000000000000007 04 40 00 80 " + netdev + "\n");
+        add_gid("rox0", 1, link_local);
     }
 
     void add_rxe(const std::string &name)

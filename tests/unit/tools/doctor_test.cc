@@ -88,6 +88,43 @@ TEST_F(DoctorTest, AnotherModuleIsLoadedThanInstalled)
     expect(ModuleCheck(), Level::warning, "is not the one in", "modprobe -r rox");
 }
 
+/* As modinfo(8) prints it. */
+TEST_F(DoctorTest, CompressedModule)
+{
+    const std::string other = "filename:       /lib/modules/6.12.1-test/updates/rox.ko.xz\n"
+                              "srcversion:     0123\n"
+                              "vermagic:       6.1.0-other SMP preempt mod_unload \n";
+    const std::string own = "filename:       /lib/modules/6.12.1-test/updates/rox.ko.xz\n"
+                            "srcversion:     0123\n"
+                            "vermagic:       6.12.1-test SMP preempt mod_unload \n";
+    const std::string signature = "sig_id:         PKCS#7\n"
+                                  "signature:      30:65:02\n\t\t31:C8\n";
+
+    compress_module(own);
+    expect(ModuleCheck(), Level::ok, "updates/rox.ko.xz; the first link loads it");
+    compress_module(other);
+    expect(ModuleCheck(), Level::warning, "rox.ko.xz was built for 6.1.0-other",
+           "linux-headers-6.12.1-test");
+    put("/sys/module/module/parameters/sig_enforce", "Y\n");
+    compress_module(own);
+    expect(ModuleCheck(), Level::problem, "rox.ko.xz is unsigned", "mokutil --import");
+    compress_module(own + signature);
+    expect(ModuleCheck(), Level::warning, "know the key that signed", "mokutil --test-key");
+    put("/sys/module/rox/srcversion", "ABCD\n");
+    expect(ModuleCheck(), Level::warning, "is not the one in", "modprobe -r rox");
+    put("/sys/module/rox/srcversion", "0123\n");
+    expect(ModuleCheck(), Level::ok, "loaded");
+}
+
+TEST_F(DoctorTest, CompressedModuleThatNobodyReads)
+{
+    compress_module("");
+    expect(ModuleCheck(), Level::note,
+           "no modinfo here reads /lib/modules/6.12.1-test/updates/rox.ko.xz", "apt install kmod");
+    compress_module("no such thing\n");
+    expect(ModuleCheck(), Level::note, "for which kernel it is, and whether it is signed");
+}
+
 TEST_F(DoctorTest, LoadedModuleNeedsNoFile)
 {
     remove("/lib/modules");
@@ -183,6 +220,41 @@ TEST_F(DoctorTest, NetdevIsInAnotherNamespace)
     netlink.set_port(true, "");
     expect(NamespaceCheck(), Level::warning, "netdev eth0 is in another network namespace",
            "ip netns exec");
+}
+
+TEST_F(DoctorTest, ContainerHasAddressesOfTheHostsDevice)
+{
+    enter_container("net1");
+    add_gid("rox0", 5, "0000:0000:0000:0000:0000:ffff:0a00:0007", "RoCE v2", "net1"); // 10.0.0.7
+    expect(NamespaceCheck(), Level::ok, "shared");
+    expect(PortCheck(), Level::ok, "rox'");
+    expect(GidCheck(), Level::note, "use GID index 5 (10.0.0.7)");
+    expect(TrafficCheck(), Level::ok, "arrived");
+    EXPECT_EQ(self_test.used_index, 5U);
+    options.gid_index = 0;
+    expect(GidCheck(), Level::warning,
+           "GID index 0 is 10.0.0.1 of eth0, which is in another network namespace: use index 5");
+}
+
+TEST_F(DoctorTest, ContainersNetdevHasTheNameOfTheHosts)
+{
+    enter_container("eth0");
+    add_gid("rox0", 5, "fd00:0000:0000:0000:0000:0000:0000:0007");
+    expect(NamespaceCheck(), Level::ok, "shared");
+    expect(GidCheck(), Level::warning, "IPv6 GIDs only (index 5 is fd00::7)", "dev eth0");
+}
+
+/* A socket in the container that has the port keeps its addresses out of the table. */
+TEST_F(DoctorTest, ProgramInTheContainerHasThePort)
+{
+    enter_container("net1");
+    expect(NamespaceCheck(), Level::warning, "netdev eth0 is in another network namespace");
+    expect(PortCheck(), Level::problem, "a program has UDP port 4791", "ss -ulnp");
+    expect(PortCheck(), Level::problem, "a program", "ip link set NETDEV down");
+    EXPECT_TRUE(look(GidCheck()).empty());
+    EXPECT_TRUE(look(TrafficCheck()).empty());
+    remove("/proc/net/udp");
+    expect(PortCheck(), Level::ok, "free");
 }
 
 TEST_F(DoctorTest, ExclusiveModeMayHideDevices)
@@ -281,10 +353,41 @@ TEST_F(DoctorTest, PeerHasASmallerMtu)
         << findings[1].what;
     network.longest = 9000;
     EXPECT_EQ(look(MtuCheck())[1].level, Level::ok);
+    EXPECT_EQ(network.used_netdev, "eth0");
     network.longest = 0;
     EXPECT_EQ(look(MtuCheck())[1].level, Level::warning);
+    EXPECT_EQ(look(MtuCheck())[1].commands[0], "ping -c 1 -I eth0 10.0.0.2");
     network.has_ping = false;
     EXPECT_EQ(look(MtuCheck())[1].level, Level::note);
+}
+
+/* No length is told that did not get through. */
+TEST_F(DoctorTest, PeerTakesShortPacketsOnly)
+{
+    options.peer = "10.0.0.2";
+    network.longest = 1000;
+    put("/sys/class/net/eth0/mtu", "1500\n");
+    Finding finding = look(MtuCheck()).at(1);
+    EXPECT_EQ(finding.level, Level::problem);
+    EXPECT_NE(finding.what.find("MTU 1500 do not get to 10.0.0.2, nor do those of 1400, 1280"),
+              std::string::npos)
+        << finding.what;
+    EXPECT_EQ(finding.commands[0].find("tracepath -n 10.0.0.2"), 0U) << finding.commands[0];
+    put("/sys/class/net/eth0/mtu", "1280\n");
+    finding = look(MtuCheck()).at(1);
+    EXPECT_TRUE(finding.what.ends_with("MTU 1280 do not get to 10.0.0.2")) << finding.what;
+}
+
+TEST_F(DoctorTest, PeerIsReachedByTheNetdevOfTheAddress)
+{
+    options.peer = "10.0.5.2";
+    add_gid("rox0", 7, ipv6, "RoCE v2", "vlan5");
+    put("/sys/class/net/vlan5/type", "1\n");
+    look(MtuCheck());
+    EXPECT_EQ(network.used_netdev, "eth0");
+    options.gid_index = 7;
+    look(MtuCheck());
+    EXPECT_EQ(network.used_netdev, "vlan5");
 }
 
 TEST_F(DoctorTest, MemlockIsLow)
@@ -388,16 +491,47 @@ TEST_F(DoctorTest, QueueIsToldNotToMark)
         R"({"kind":"fq_codel","handle":"0:","parent":":1","options":{"limit":10240,"ecn":true}}])";
     expect(CongestionCheck(), Level::ok, "dcqcn");
     commands.outputs["tc"] =
-        R"([{"kind":"fq_codel","handle":"0:","parent":":1","options":{"limit":10240}}])";
+        R"([{"kind":"fq_codel","handle":"2:","parent":"1:1","options":{"limit":10240}}])";
     expect(CongestionCheck(), Level::warning, "fq_codel of eth0 drops where it could mark",
-           "tc qdisc change dev eth0 parent :1 fq_codel ecn");
-    commands.outputs["tc"] = R"([{"kind":"red","handle":"1:","root":true,"options":{"limit":1}}])";
-    expect(CongestionCheck(), Level::warning, "red of eth0", "dev eth0 root red ecn");
+           "tc qdisc change dev eth0 parent 1:1 fq_codel ecn\n");
+    commands.outputs["tc"] = R"([{"kind":"codel","handle":"2:","root":true,"options":{}}])";
+    expect(CongestionCheck(), Level::warning, "codel", "tc qdisc change dev eth0 root codel ecn\n");
     set_algorithm("none");
     expect(CongestionCheck(), Level::ok, "none");
     set_algorithm("dcqcn");
     commands.outputs["tc"] = "no JSON";
     expect(CongestionCheck(), Level::ok, "dcqcn");
+}
+
+/* tc(8) refuses to change what has handle 0. */
+TEST_F(DoctorTest, QueuesOfTheKernelAreReplaced)
+{
+    commands.outputs["tc"] = R"([{"kind":"codel","handle":"0:","root":true,"options":{}}])";
+    set_algorithm("dcqcn");
+    expect(CongestionCheck(), Level::warning, "codel",
+           "tc qdisc replace dev eth0 root codel ecn\n");
+    commands.outputs["tc"] =
+        R"([{"kind":"mq","handle":"0:","root":true,"options":{}},)"
+        R"({"kind":"codel","handle":"0:","parent":":a","options":{"limit":1000}}])";
+    expect(CongestionCheck(), Level::warning, "codel",
+           "tc qdisc replace dev eth0 root handle 1: mq\n"
+           "tc qdisc replace dev eth0 parent 1:a codel ecn\n");
+}
+
+/* Of red tc(8) wants to know all again. */
+TEST_F(DoctorTest, RedIsToldAllAgain)
+{
+    set_algorithm("dcqcn");
+    commands.outputs["tc"] = R"([{"kind":"red","handle":"1:","root":true,"options":{)"
+                             R"("limit":400000,"min":30000,"max":90000,"ewma":5,)"
+                             R"("probability":0.05,"Scell_log":13}}])";
+    expect(CongestionCheck(), Level::warning, "red of eth0",
+           "tc qdisc change dev eth0 root red limit 400000 min 30000 max 90000 burst 51 "
+           "avpkt 1000 probability 0.05 ecn\n");
+    commands.outputs["tc"] =
+        R"([{"kind":"red","handle":"2:","parent":"1:3","options":{"limit":60000,"adaptive":true}}])";
+    expect(CongestionCheck(), Level::warning, "red of eth0",
+           "tc qdisc change dev eth0 parent 1:3 red limit 60000 avpkt 1000 adaptive ecn\n");
 }
 
 /* As ip(8) prints it. */

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include <sys/utsname.h>
 
 namespace rox::doctor {
@@ -19,6 +21,18 @@ TEST(RealCommands, TellsOutputAndFailure)
     EXPECT_FALSE(commands.run({"false"}).ran);
     EXPECT_FALSE(commands.run({"/no/such/program"}).ran);
     EXPECT_EQ(commands.run({"head", "-c", "300000", "/dev/zero"}).output.size(), 300000U);
+}
+
+/* As tc and modinfo on Debian, for those who are not root. */
+TEST(RealCommands, FindsProgramsOfRoot)
+{
+    const std::string path = getenv("PATH");
+    RealCommands commands;
+
+    ASSERT_EQ(setenv("PATH", "/nonexistent", 1), 0);
+    EXPECT_TRUE(commands.run({"modinfo", "--version"}).ran);
+    EXPECT_FALSE(commands.run({"no-such-program"}).ran);
+    ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
 }
 
 /* As the type of a GID that is not there: it can be opened, and reading fails. */
