@@ -11,6 +11,8 @@
 #include "transport/transport.h"
 
 MODULE_DESCRIPTION("Software RoCE v2 device");
+/* Without it there is no srcversion either, by which a build is told from another one. */
+MODULE_VERSION("0.2.0");
 MODULE_LICENSE("GPL");
 MODULE_ALIAS_RDMA_LINK("rox");
 

@@ -86,6 +86,8 @@ TEST_F(DoctorTest, AnotherModuleIsLoadedThanInstalled)
 {
     put("/sys/module/rox/srcversion", "0123\n");
     expect(ModuleCheck(), Level::warning, "is not the one in", "modprobe -r rox");
+    remove("/sys/module/rox/srcversion");
+    expect(ModuleCheck(), Level::warning, "is not the one in", "modprobe -r rox");
 }
 
 /* As modinfo(8) prints it. */
