@@ -142,6 +142,24 @@ live() {
 	END
 }
 
+# On a terminal, without input: tables, and no screen.
+without_keys() {
+	timeout -k 5 60 python3 - <<-'END'
+		import os, pty, signal
+		pid, terminal = pty.fork()
+		if pid == 0:
+		    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+		    os.environ.update(TERM="xterm", LC_ALL="C.UTF-8")
+		    os.execlp("roxtop", "roxtop", "--interval", "0.3")
+		text = b""
+		while text.count(b"NETDEV") < 2:
+		    text += os.read(terminal, 65536)
+		assert b"\x1b" not in text, text
+		os.kill(pid, signal.SIGTERM)
+		assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGTERM
+	END
+}
+
 top_usage() {
 	local arguments
 	for arguments in --no-such-option "--view nothing" "--interval 0" "--sort nothing --once"; do
@@ -160,6 +178,7 @@ part_top() {
 	tap_run "roxtop: an ordinary user" without_root
 	tap_run "roxtop: text, filter, sorting" text_and_filter
 	tap_run "roxtop: live, with keys" live
+	tap_run "roxtop: on a terminal without input" without_keys
 	tap_run "roxtop: wrong usage, help" top_usage
 	load_stop
 }

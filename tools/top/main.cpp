@@ -87,7 +87,9 @@ int show(Arguments &arguments)
     Sample before = sample();
     if (!arguments.device.empty() && before.devices.empty())
         throw std::runtime_error("there is no RDMA device " + arguments.device);
-    if (!arguments.json && !arguments.once && isatty(STDOUT_FILENO) != 0)
+    /* Without keys nobody could end the screen, and reading them would not wait. */
+    if (!arguments.json && !arguments.once && isatty(STDOUT_FILENO) != 0 &&
+        isatty(STDIN_FILENO) != 0)
         return run_screen(arguments.options, sample);
     do {
         wait_for(arguments.options.interval);
