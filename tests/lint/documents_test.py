@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The documents: links lead somewhere, and design.md names what there is in the code."""
+"""The documents: links lead somewhere, design.md names what is in the code, review.md cases that there are."""
 
+import fnmatch
 import re
 import subprocess
 import unittest
@@ -9,6 +10,7 @@ from roxvm.paths import REPO
 
 DOCUMENTS = REPO / "Documentation"
 DESIGN = DOCUMENTS / "design.md"
+REVIEW = DOCUMENTS / "review.md"
 PAGES = [*REPO.glob("*.md"), *DOCUMENTS.glob("*.md")]
 # Pages with tables, most of which are written by scripts.
 GENERATED = {"README.md", "results.md", "benchmarks.md", "review.md", "kernels.md", "reports.md"}
@@ -16,6 +18,10 @@ LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 CODE = re.compile(r"`([^`]+)`")
 WORDS = 2500
 COLUMNS = 120
+GOOGLE_TEST = re.compile(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
+KUNIT_SUITE = re.compile(r"\.name = \"(rox_\w+)\"")
+KUNIT_CASE = re.compile(r"KUNIT_CASE\w*\((\w+)")
+PYTHON_CASE = re.compile(r"^    def (test_\w+)", re.MULTILINE)
 
 
 def section(text, title):
@@ -58,6 +64,40 @@ def rows(text):
             yield cells[0], CODE.findall(cells[1]), CODE.findall(cells[2])
 
 
+def texts(folder, *patterns):
+    """The files of a folder that have names like these, with what is in them."""
+    for pattern in patterns:
+        for path in sorted((REPO / folder).rglob(pattern)):
+            if path.is_file():
+                yield path, path.read_text(encoding="utf-8", errors="replace")
+
+
+def test_cases():
+    """The names of all cases that are functions: suite, case, and both with a dot between them."""
+    pairs = [pair for _path, text in texts("tests", "*_test.cc") for pair in GOOGLE_TEST.findall(text)]
+    for _path, text in texts("kernel", "*_test.c"):
+        pairs += [(suite, case) for suite in KUNIT_SUITE.findall(text) for case in KUNIT_CASE.findall(text)]
+    for path, text in texts("tests/lint", "*_test.py"):
+        pairs += [(path.stem, case) for case in PYTHON_CASE.findall(text)]
+    return {name for suite, case in pairs for name in (suite, case, f"{suite}.{case}")}
+
+
+def is_printed(name, scripts):
+    """Do these scripts have a case that is this sentence? In the group net a subject is before it."""
+    sentence = name.partition("*")[0].strip()
+    subject, _colon, rest = sentence.partition(":")
+    return sentence in scripts or (f"stage_begin {subject} " in scripts and rest.strip() in scripts)
+
+
+def cited(text):
+    """The code spans of the last columns of review.md, without functions, settings and commands."""
+    for line in text.splitlines():
+        if line.startswith("| ") and line.count(" | ") > 2:
+            for name in CODE.findall(line.rpartition(" | ")[2]):
+                if not name.endswith("()") and "=" not in name and not places(name.split()[0]):
+                    yield name
+
+
 class Documents(unittest.TestCase):
     def test_links_lead_somewhere(self):
         for page in PAGES:
@@ -82,6 +122,18 @@ class Documents(unittest.TestCase):
                 for name in (*code, *tests):
                     command, *_ = name.split()
                     self.assertTrue(places(command) if is_path(command) else is_defined(name, files), name)
+
+    def test_review_names_cases_that_there_are(self):
+        cases = test_cases()
+        scripts = "".join(text for path, text in texts("tests", "*") if path.parent.name != "lint")
+        found = set(cited(REVIEW.read_text(encoding="utf-8")))
+        self.assertGreater(len(found), 80)
+        for name in sorted(found):
+            with self.subTest(name):
+                if re.fullmatch(r"\w+(\.[\w*]+)?\*?", name):
+                    self.assertTrue(fnmatch.filter(cases, name) or is_defined(name, ()), name)
+                else:
+                    self.assertTrue(is_printed(name, scripts), name)
 
     def test_design_names_are_found(self):
         sources = {path.name for path in (REPO / "kernel").rglob("*.[ch]")}
