@@ -105,7 +105,7 @@ Findings rdma_core_missing(const Host &host)
 /* What a module's file says of itself. modinfo(8) reads compressed ones. */
 std::optional<ModuleInfo> info_of(const Host &host, const std::string &path)
 {
-    if (const auto info = module_info(host.files.read(path).value_or("")))
+    if (auto info = module_info(host.files.read(path).value_or("")))
         return info;
     const CommandResult printed = host.commands.run({"modinfo", path});
     return printed.ran ? printed_module_info(printed.output) : std::nullopt;

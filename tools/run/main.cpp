@@ -27,6 +27,7 @@ std::vector<std::string> real_folders(const std::vector<std::string> &named)
 {
     std::vector<std::string> real;
 
+    real.reserve(named.size());
     for (const auto &folder : named)
         real.push_back(std::filesystem::canonical(folder));
     return real;
