@@ -74,9 +74,10 @@ ONLY_ON = (("scripts/roxvm/kcsan.py", {"kcsan"}), ("scripts/kcsan.config", {"kcs
            ("scripts/debug-rt.config", {"debug-rt"}), ("scripts/arm64-64k.config", {"arm64-64k"}),
            ("scripts/uml.config", {"uml", "uml-7.3", "uml-small"}), ("scripts/uml-7.3.config", {"uml-7.3"}),
            ("scripts/uml-small.config", {"uml-small"}), ("scripts/s390x.config", set()))
-# The folders of tests that a group's programs are built from, besides its own.
+# The folders of tests that a group's programs are built from, or whose programs it runs, besides its own.
 BUILT_FROM = {"wire": ("verbs/lib",), "hostile": ("verbs/lib",), "life": ("soak", "verbs/lib"),
-              "net": ("life", "soak", "verbs/lib")}
+              "net": ("life", "soak", "verbs/lib"), "roots": ("verbs", "verbs/lib", "apps", "stacks"),
+              "run": ("apps", "stacks", "roots")}
 
 
 def broken_by(path):

@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "../verbs/lib/loopback.h"
 #include "../verbs/lib/process.h"
 #include "lib/prey.h"
 
@@ -26,6 +27,13 @@ struct Counts {
 
 class RingTest : public testing::Test {
 protected:
+    /// The attacks.
+    void work_requests_with_wrong_fields();
+    void entries_of_random_bytes();
+    void indices_and_flags_that_cannot_be();
+    void entries_that_change_while_they_are_read();
+    void all_words_of_all_rings_at_once();
+
     /// One step of an attack on a life.
     using Step = std::function<void(Life &life, Forger &forger)>;
 
@@ -159,7 +167,7 @@ private:
     }
 };
 
-TEST_F(RingTest, WorkRequestsWithWrongFields)
+void RingTest::work_requests_with_wrong_fields()
 {
     attack([&](Life &life, Forger &forger) {
         post_all(life, forger, [&](const Ring &ring, std::uint32_t index, bool send) {
@@ -174,7 +182,7 @@ TEST_F(RingTest, WorkRequestsWithWrongFields)
     EXPECT_GT(counts_.succeeded, 20u);
 }
 
-TEST_F(RingTest, EntriesOfRandomBytes)
+void RingTest::entries_of_random_bytes()
 {
     attack([&](Life &life, Forger &forger) {
         post_all(life, forger, [&](const Ring &ring, std::uint32_t index, bool) {
@@ -189,7 +197,7 @@ TEST_F(RingTest, EntriesOfRandomBytes)
     EXPECT_GT(counts_.succeeded, 20u);
 }
 
-TEST_F(RingTest, IndicesAndFlagsThatCannotBe)
+void RingTest::indices_and_flags_that_cannot_be()
 {
     over_ = 1;
     attack(
@@ -206,7 +214,7 @@ TEST_F(RingTest, IndicesAndFlagsThatCannotBe)
     EXPECT_GT(counts_.over, 0u) << "no CQ was ever in error";
 }
 
-TEST_F(RingTest, EntriesThatChangeWhileTheyAreRead)
+void RingTest::entries_that_change_while_they_are_read()
 {
     attack(
         [&](Life &life, Forger &forger) {
@@ -231,7 +239,7 @@ TEST_F(RingTest, EntriesThatChangeWhileTheyAreRead)
     EXPECT_GT(counts_.succeeded, 10u);
 }
 
-TEST_F(RingTest, AllWordsOfAllRingsAtOnce)
+void RingTest::all_words_of_all_rings_at_once()
 {
     succeeded_ = 0;
     over_ = 1;
@@ -250,6 +258,61 @@ TEST_F(RingTest, AllWordsOfAllRingsAtOnce)
         false);
     EXPECT_GT(raced_, 100u);
     EXPECT_GT(counts_.over, 0u) << "no CQ was ever in error";
+}
+
+/// The same where packets are frames, as to another host.
+class RingFrameTest : public RingTest {
+    vt::LoopbackOff frames_;
+};
+
+TEST_F(RingTest, WorkRequestsWithWrongFields)
+{
+    work_requests_with_wrong_fields();
+}
+
+TEST_F(RingFrameTest, WorkRequestsWithWrongFields)
+{
+    work_requests_with_wrong_fields();
+}
+
+TEST_F(RingTest, EntriesOfRandomBytes)
+{
+    entries_of_random_bytes();
+}
+
+TEST_F(RingFrameTest, EntriesOfRandomBytes)
+{
+    entries_of_random_bytes();
+}
+
+TEST_F(RingTest, IndicesAndFlagsThatCannotBe)
+{
+    indices_and_flags_that_cannot_be();
+}
+
+TEST_F(RingFrameTest, IndicesAndFlagsThatCannotBe)
+{
+    indices_and_flags_that_cannot_be();
+}
+
+TEST_F(RingTest, EntriesThatChangeWhileTheyAreRead)
+{
+    entries_that_change_while_they_are_read();
+}
+
+TEST_F(RingFrameTest, EntriesThatChangeWhileTheyAreRead)
+{
+    entries_that_change_while_they_are_read();
+}
+
+TEST_F(RingTest, AllWordsOfAllRingsAtOnce)
+{
+    all_words_of_all_rings_at_once();
+}
+
+TEST_F(RingFrameTest, AllWordsOfAllRingsAtOnce)
+{
+    all_words_of_all_rings_at_once();
 }
 
 /// A thread that keeps a send queue full must not keep the kernel in it: a doorbell ends,

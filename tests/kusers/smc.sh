@@ -29,9 +29,17 @@ smc_has_qp() {
 	rdma resource show qp link rox0 | grep 'type RC .*state RTS'
 }
 
+smc_sent() {
+	echo $(($(<"$IB_CLASS/rox0/ports/1/hw_counters/tx_bytes")))
+}
+
 smc_talk() {
+	local before
+	before=$(smc_sent)
 	run_limited 40 python3 tests/kusers/smc_stream.py talk "$1" "$SMC_PORT" "$2" "$3" || return
 	smc_has_qp || { rdma resource show qp; echo "no RC QP: it was TCP"; return 1; }
+	# A QP may be that of an earlier case.
+	(($(smc_sent) - before >= $2 * $3)) || { echo "the device has sent $(($(smc_sent) - before)) bytes: it was TCP"; return 1; }
 }
 
 # A case that fails leaves nothing but idle QPs.

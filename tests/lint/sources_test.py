@@ -31,6 +31,8 @@ class Sources(unittest.TestCase):
         self.assertFalse(sources.is_source("README.md", "verbs", "6.12"))
         self.assertFalse(sources.is_source("tests/net/run", "verbs", "6.12"))
         self.assertTrue(sources.is_source("tests/verbs/lib/qp.cc", "wire", "6.12"))
+        self.assertTrue(sources.is_source("tests/verbs/cq_test.cc", "roots", "host"))
+        self.assertTrue(sources.is_source("tests/stacks/run", "run", "host"))
         self.assertFalse(sources.is_source("tests/verbs/mr_test.cc", "wire", "6.12"))
         self.assertFalse(sources.is_source("scripts/roxvm/userroots.py", "verbs", "6.12"))
         self.assertTrue(sources.is_source("scripts/roxvm/userroots.py", "verbs", "6.12-arm64"))

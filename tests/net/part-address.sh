@@ -38,7 +38,7 @@ address_unused() {
 	flow_start moving $A1_6 $A2_6 $PATIENT &&
 		gid_delete "$NS1" "$DEV1" "$ROX1" $A1_6/64 && flow_stands moving || return
 	before=$(counter_of "$ROX2" rx_packets)
-	sleep 2
+	sleep 6
 	[[ $(counter_of "$ROX2" rx_packets) == "$before" ]] ||
 		flow_fail moving "sends as $A1_6, which is not there" || return
 	gid_add "$NS1" "$DEV1" "$ROX1" $A1_6/64 && flow_advances moving && flow_stop moving

@@ -28,7 +28,7 @@ filter_drops() {
 	END
 	flow_stands filtered || return
 	before=$(counter_of "$ROX2" rx_packets)
-	sleep 2
+	sleep 6
 	after=$(counter_of "$ROX2" rx_packets)
 	((after == before)) || fail "$((after - before)) packets came past the firewall" || return
 	ip netns exec "$NS2" nft list table $1 rox_test | grep -Eq 'counter packets [1-9]' ||

@@ -61,7 +61,7 @@ queue_dropped() {
 declare -A queue_marked=()
 queue_mark() {
 	local name
-	for name in tx_dropped tx_refused retransmitted_packets rx_early_kept out_of_sequence; do
+	for name in tx_dropped tx_refused retransmitted_packets rx_early_kept out_of_sequence rx_packets rx_bursts; do
 		queue_marked[$1.$name]=$(counter_of "$1" $name)
 	done
 }
@@ -162,11 +162,16 @@ queue_ends() {
 queue_hop() {
 	python3 -c '
 import itertools, os, sys, time
-for cpu in itertools.cycle(range(os.cpu_count())):
-    for task in os.listdir("/proc/%s/task" % sys.argv[1]):
-        os.sched_setaffinity(int(task), {cpu})
-    time.sleep(0.002)
-' "$1" 2>/dev/null
+hops = 0
+try:
+    for cpu in itertools.cycle(range(os.cpu_count())):
+        for task in os.listdir("/proc/%s/task" % sys.argv[1]):
+            os.sched_setaffinity(int(task), {cpu})
+        hops += 1
+        time.sleep(0.002)
+except OSError:
+    print(hops)
+' "$1"
 }
 
 queue_xps() {
@@ -179,17 +184,19 @@ queue_xps() {
 
 # A million packets; fewer in a brief run.
 queue_order() {
-	local messages=125000 early hopper
+	local messages=125000 early hopper hops
 	((!${ROX_BRIEF:-0})) || messages=10000
 	queue_mark "$ROX1"
 	queue_count $QUEUES && queue_xps || return
 	(
-		soon 20 pgrep -f "ib_write_bw -d $ROX2" >/dev/null
+		soon 20 pgrep -f "^ib_write_bw -d $ROX2" >/dev/null
 		queue_hop "$(pgrep -f "^ib_write_bw -d $ROX2")"
-	) &
+	) >"$ROX_TMP/hops" &
 	hopper=$!
 	queue_write 400 -s 8192 -n $messages || return
 	wait $hopper
+	hops=$(<"$ROX_TMP/hops")
+	((hops > 50)) || fail "the sender has changed its CPU $hops times only" || return
 	early=$(($(queue_grown "$ROX1" rx_early_kept) + $(queue_grown "$ROX1" out_of_sequence)))
 	((early == 0)) || fail "$early requests were out of order"
 }
@@ -197,15 +204,17 @@ queue_order() {
 # Frames are cut before the veth. Packets of a frame have a checksum, the first one of a message has none.
 # The netdev waits for more packets for a moment, as one under load does.
 queue_joined() {
-	local early
+	local early packets frames
 	queue_mark "$ROX1" && queue_mark "$ROX2"
 	ip netns exec "$NS2" ethtool -K "$DEV2" tx-udp-segmentation off &&
 		ip netns exec "$NS1" bash -c "echo 2000000 >/sys/class/net/$DEV1/gro_flush_timeout" || return
 	queue_write 60 -m 1024 -s 16384 -n 300 || return
 	early=$(($(queue_grown "$ROX1" rx_early_kept) + $(queue_grown "$ROX1" out_of_sequence)))
+	packets=$(queue_grown "$ROX1" rx_packets) frames=$(queue_grown "$ROX1" rx_bursts)
 	ip netns exec "$NS1" bash -c "echo 0 >/sys/class/net/$DEV1/gro_flush_timeout" &&
 		ip netns exec "$NS2" ethtool -K "$DEV2" tx-udp-segmentation on || return
-	((early == 0)) || fail "$early requests were out of order"
+	((early == 0)) || fail "$early requests were out of order" || return
+	((packets >= 3 * frames)) || fail "$packets packets were in $frames frames"
 }
 
 # Unloading waits for the frames, a second here.

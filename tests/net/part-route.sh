@@ -115,7 +115,7 @@ route_elsewhere() {
 		flow_start v6 $IP1_6 $IP2_6 $PATIENT && ip1 -6 route delete fd00::/64 dev "$DEV1" &&
 		ip1 -6 route add default dev elsewhere && flow_stands v6 || return
 	before=$(elsewhere_packets)
-	sleep 2
+	sleep 6
 	(($(elsewhere_packets) < before + 5)) ||
 		flow_fail v6 "leaves through another netdev" || return
 	ip1 -6 route delete default dev elsewhere && ip1 -6 route add fd00::/64 dev "$DEV1" &&

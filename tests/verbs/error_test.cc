@@ -199,6 +199,22 @@ TEST_F(ErrorCore, ReceiveIntoABadRegionIsAProtectionErrorThereAndAnOperationErro
     }
 }
 
+TEST_F(ErrorCore, RightsWithdrawnInRtsAreGone)
+{
+    for (auto [right, wr] :
+         {std::pair{IBV_ACCESS_REMOTE_WRITE, SendWr::write({near.sge(0, 100)}, remote(far))},
+          {IBV_ACCESS_REMOTE_READ, SendWr::read({near.sge(0, 100)}, remote(far))},
+          {IBV_ACCESS_REMOTE_ATOMIC, SendWr::fetch_add(near.sge(0, 8), remote(far), 1)}}) {
+        start({}, quick());
+        /* Whatever the responder may remember of it. */
+        EXPECT_EQ(result_of(wr).status, IBV_WC_SUCCESS);
+        ibv_qp_attr attr{};
+        attr.qp_access_flags = Params{}.access & ~static_cast<unsigned>(right);
+        ASSERT_EQ(b.qp->modify(attr, IBV_QP_ACCESS_FLAGS), 0);
+        EXPECT_TRUE(is_error(result_of(wr), 7, IBV_WC_REM_INV_REQ_ERR)) << right;
+    }
+}
+
 // ---- nobody answers ----
 
 class RetryCore : public ErrorCore {
@@ -260,6 +276,23 @@ TEST_F(RetryCore, NoRetriesMeansOneTimeout)
     params.retry_cnt = 0;
     start({}, params);
     ASSERT_EQ(b.qp->move(IBV_QPS_RESET), 0);
+    expect_gives_up(params);
+}
+
+TEST_F(RetryCore, TimeoutAndRetriesSetInSqdCount)
+{
+    Params params;
+    params.timeout = 20; // 4.3 s
+    start({}, params);
+    ASSERT_EQ(b.qp->move(IBV_QPS_RESET), 0);
+    ASSERT_EQ(a.qp->move(IBV_QPS_SQD), 0);
+    params.timeout = 15;
+    params.retry_cnt = 0;
+    ibv_qp_attr attr{};
+    attr.timeout = params.timeout;
+    attr.retry_cnt = params.retry_cnt;
+    ASSERT_EQ(a.qp->modify(attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT), 0);
+    ASSERT_EQ(a.qp->move(IBV_QPS_RTS), 0);
     expect_gives_up(params);
 }
 

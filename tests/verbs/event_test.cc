@@ -12,6 +12,7 @@
 #include <set>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "../../include/uapi/rdma/rox-abi.h"
@@ -100,9 +101,55 @@ TEST_F(EventCore, DestroyWaitsForTheEventToBeAcknowledged)
     bad.rkey ^= 0x00ff00;
     a.qp->post(SendWr::write({near.sge(0, 8)}, bad).id(1));
     a.send_cq.one();
-    b.context.wait_event(IBV_EVENT_QP_ACCESS_ERR, b.qp->get()); // acknowledges
-    EXPECT_EQ(b.qp->destroy(), 0);
+    pollfd wait{b.context.get()->async_fd, POLLIN, 0};
+    ASSERT_EQ(poll(&wait, 1, static_cast<int>(kPatience.count())), 1);
+    ibv_async_event event{};
+    ASSERT_EQ(ibv_get_async_event(b.context.get(), &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_QP_ACCESS_ERR);
+    EXPECT_EQ(event.element.qp, b.qp->get());
+    std::atomic<bool> destroyed = false;
+    std::thread destroyer([&] {
+        EXPECT_EQ(b.qp->destroy(), 0);
+        destroyed = true;
+    });
+    std::this_thread::sleep_for(kQuiet);
+    EXPECT_FALSE(destroyed);
+    ibv_ack_async_event(&event);
+    destroyer.join();
     b.qp.reset();
+}
+
+TEST_F(EventCore, DestroyWaitsForTheEventOfACqToBeAcknowledged)
+{
+    ibv_comp_channel *channel = ibv_create_comp_channel(b.context.get());
+    ASSERT_NE(channel, nullptr);
+    ibv_cq *cq = ibv_create_cq(b.context.get(), 8, nullptr, channel, 0);
+    ASSERT_NE(cq, nullptr);
+    {
+        Qp sender(a.pd.get(), a.send_cq.get(), a.recv_cq.get());
+        Qp receiver(b.pd.get(), b.send_cq.get(), cq);
+        vt::connect(a.context, sender, b.context, receiver);
+        ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+        receiver.post_recv(1, {far.sge(0, 100)});
+        sender.post(SendWr::send({near.sge(0, 100)}).id(2));
+        EXPECT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND));
+    }
+    pollfd wait{channel->fd, POLLIN, 0};
+    ASSERT_EQ(poll(&wait, 1, static_cast<int>(kPatience.count())), 1);
+    ibv_cq *of = nullptr;
+    void *tag = nullptr;
+    ASSERT_EQ(ibv_get_cq_event(channel, &of, &tag), 0);
+    EXPECT_EQ(of, cq);
+    std::atomic<bool> destroyed = false;
+    std::thread destroyer([&] {
+        EXPECT_EQ(ibv_destroy_cq(cq), 0);
+        destroyed = true;
+    });
+    std::this_thread::sleep_for(kQuiet);
+    EXPECT_FALSE(destroyed);
+    ibv_ack_cq_events(cq, 1);
+    destroyer.join();
+    EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
 // ---- programs that write over their rings: the error of that object, and of no other ----

@@ -153,7 +153,7 @@ TEST_F(OdpChurnCore, MemoryIsTakenAwayWithoutAGracePeriod)
     constexpr std::uint64_t kTimes = 200;
     const std::size_t kSize = 16 * kPage;
     std::vector<Clock::duration> known, control;
-    Calls calls("synchronize_rcu_expedited");
+    Calls calls("synchronize_rcu synchronize_rcu_expedited synchronize_srcu");
     for (std::uint64_t i = 0; i < kTimes; i++) {
         known.push_back(use(kSize, i));
         std::uint8_t *memory = map(kSize);

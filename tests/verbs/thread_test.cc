@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /// @file
 /// Verbs are thread safe: several threads on one object.
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <iostream>
@@ -65,6 +66,35 @@ TEST_F(ThreadCore, PostingOnOneQp)
     stop = true;
     poller.join();
     EXPECT_EQ(completed, kThreads * kEach);
+    EXPECT_EQ(far.word(0), kThreads * kEach);
+}
+
+/* The device promises that they are atomic among its QPs (IBV_ATOMIC_HCA). */
+TEST_F(ThreadCore, AtomicsOfSeveralQpsOnOneWord)
+{
+    constexpr std::uint64_t kEach = 300;
+    Buffer far = b.buffer(4096);
+    std::vector<std::uint64_t> seen[kThreads];
+    in_threads([&](std::size_t thread) {
+        Cq cq(a.context.get(), 16);
+        Cq none(b.context.get(), 16);
+        Qp sender(a.pd.get(), cq.get(), cq.get());
+        Qp receiver(b.pd.get(), none.get(), none.get());
+        Buffer near = a.buffer(4096);
+        vt::connect(a.context, sender, b.context, receiver);
+        for (std::uint64_t i = 0; i < kEach; i++) {
+            sender.post(SendWr::fetch_add(near.sge(0, 8), remote(far), 1).id(i));
+            if (!is(cq.one(), i, IBV_WC_FETCH_ADD))
+                fail("a FETCH_ADD has failed");
+            seen[thread].push_back(near.word(0));
+        }
+    });
+    std::set<std::uint64_t> all;
+    for (const auto &one : seen) {
+        EXPECT_TRUE(std::is_sorted(one.begin(), one.end()));
+        all.insert(one.begin(), one.end());
+    }
+    EXPECT_EQ(all.size(), kThreads * kEach) << "each value is there once";
     EXPECT_EQ(far.word(0), kThreads * kEach);
 }
 
