@@ -79,7 +79,9 @@ TEST_F(WaitTest, ASignalEndsIt)
     ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-/// Who destroys the CQ waits, or learns that it is busy. Afterwards nobody sleeps there.
+/// Who destroys the CQ waits, or learns that it is busy. Afterwards nobody sleeps there. The thread
+/// is out of the CQ at times, and sleeps each time for another time: whoever tries to destroy it
+/// once a millisecond would else always find it there.
 TEST_F(WaitTest, TheCqEndsMeanwhile)
 {
     vt::End end(vt::device_a());
@@ -88,9 +90,14 @@ TEST_F(WaitTest, TheCqEndsMeanwhile)
         const std::uint32_t handle = cq.get()->handle;
         std::atomic<bool> begun = false;
         std::atomic<int> last = 0;
-        std::jthread sleeper([&] {
-            while ((last = sleep_in(end.context, handle, kLong)) == 0)
+        std::jthread sleeper([&](const std::stop_token &stop) {
+            for (std::uint32_t ns = 0; !stop.stop_requested(); ns = (ns + 70'000) % 1'000'000) {
+                last = sleep_in(end.context, handle, ns);
+                if (last != 0)
+                    break;
                 begun = true;
+                std::this_thread::sleep_for(std::chrono::microseconds(300));
+            }
         });
         ASSERT_TRUE(vt::eventually([&] { return begun.load(); }));
         ASSERT_TRUE(vt::eventually([&] {
