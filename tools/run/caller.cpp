@@ -85,6 +85,25 @@ bool take_input_file(Job &job)
     return true;
 }
 
+/// Where the first process lays files of its own over those of the host, or makes some, and where
+/// links of the host lead from there.
+std::vector<std::string> laid_places(const Job &job)
+{
+    std::vector<std::string> places = {"/etc/hosts", "/etc/libibverbs.d", "/run/netns",
+                                       "/run/rox-run"};
+
+    if (!job.provider_target.empty())
+        places.push_back(job.provider_target);
+    for (size_t i = 0, count = places.size(); i < count; i++) {
+        std::error_code error;
+        const auto real = std::filesystem::weakly_canonical(places[i], error);
+
+        if (!error)
+            places.push_back(real);
+    }
+    return places;
+}
+
 /// The settings of the command's terminal, if the caller's is in no raw mode: lines, and nothing
 /// else, because the caller's does the rest.
 termios plain(termios settings)
@@ -160,6 +179,24 @@ void take_user(Job &job)
     job.gid = getgid();
     if (getgroups(static_cast<int>(groups.size()), groups.data()) >= 0)
         job.groups.assign(groups.begin(), groups.end());
+}
+
+void check_writable(const Job &job)
+{
+    const auto places = laid_places(job);
+
+    for (size_t i = 0; i < job.writable.size(); i++) {
+        const std::string &folder = job.writable[i];
+
+        // Of this working folder nothing stays.
+        if (i == 0 && folder == "/")
+            continue;
+        for (const auto &place : places)
+            if ((place + '/').starts_with(folder == "/" ? folder : folder + '/'))
+                throw std::runtime_error(
+                    fmt::format("{} {} cannot be written: rox-run has its own {} there",
+                                i == 0 ? "the working folder" : "--write:", folder, place));
+    }
 }
 
 void take_streams(Job &job, bool raw)

@@ -17,6 +17,13 @@ namespace rox::run {
 void take_caller(Job &job);
 /// Puts the caller's user and groups into the job; without, the command is root's.
 void take_user(Job &job);
+/**
+ * Refuses folders whose changes would stay if what rox-run lays over the host's files is in them:
+ * that would be hidden, or written to the host.
+ * @param job whose first folder in `writable` is the working folder, and which has its provider
+ * @throw std::runtime_error
+ */
+void check_writable(const Job &job);
 /// Says what the standard streams are. @p raw: the terminal's bytes pass as they are, see Terminal.
 void take_streams(Job &job, bool raw);
 

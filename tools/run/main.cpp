@@ -136,6 +136,7 @@ int run(const Arguments &arguments)
     job.program = std::filesystem::read_symlink("/proc/self/exe");
     job.programs = image.programs();
     take_provider(job, image, arguments.verbose);
+    check_writable(job);
     const unsigned memory = arguments.memory != 0 ? arguments.memory : default_memory();
     const unsigned cpus = number_of_cpus(choice, arguments.cpus);
     if (arguments.verbose)

@@ -120,6 +120,51 @@ TEST(RunLink, WhatCannotBeIsRefused)
         EXPECT_THROW(parse_link(text), std::runtime_error) << text;
 }
 
+/// Whether a job with such folders is refused, of which the first is the working folder.
+bool is_refused(const std::vector<std::string> &folders, const std::string &provider_target = "")
+{
+    Job job;
+
+    job.writable = folders;
+    job.provider_target = provider_target;
+    try {
+        check_writable(job);
+    } catch (const std::runtime_error &) {
+        return true;
+    }
+    return false;
+}
+
+TEST(RunWritable, WhatIsLaidOverTheHostIsInNoFolderThatStays)
+{
+    const std::string target = "/usr/lib/x86_64-linux-gnu/libibverbs/librox-rdmav34.so";
+
+    for (const char *folder : {"/etc", "/etc/libibverbs.d", "/run", "/run/netns", "/run/rox-run"}) {
+        EXPECT_TRUE(is_refused({folder})) << folder;
+        EXPECT_TRUE(is_refused({"/home/x", folder})) << folder;
+    }
+    for (const char *folder : {"/usr", "/usr/lib", "/usr/lib/x86_64-linux-gnu/libibverbs"}) {
+        EXPECT_TRUE(is_refused({folder}, target)) << folder;
+        EXPECT_FALSE(is_refused({folder})) << folder;
+    }
+    EXPECT_TRUE(is_refused({"/home/x", "/"}));
+    EXPECT_FALSE(is_refused({"/", "/home/x", "/etc/ssh", "/run/user/1000", "/usr/local", "/us",
+                             "/usr/lib/x86_64-linux-gnu/lib", "/dev"},
+                            target));
+}
+
+TEST(RunWritable, LinksOfTheHostAreFollowed)
+{
+    const auto folder = std::filesystem::canonical(testing::TempDir()) / "rox-run-writable";
+
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder / "real/libibverbs");
+    std::filesystem::create_symlink("real", folder / "link");
+    EXPECT_TRUE(is_refused({folder / "real"}, folder / "link/libibverbs/librox-rdmav34.so"));
+    EXPECT_FALSE(is_refused({folder / "other"}, folder / "link/libibverbs/librox-rdmav34.so"));
+    std::filesystem::remove_all(folder);
+}
+
 TEST(RunModules, ArgumentsAreThoseOfTheModule)
 {
     EXPECT_EQ(module_arguments("mem=1M hostpipe.fds=3,4 rox.spin_us=0 rox.gso=N quiet\n", "rox"),
