@@ -39,6 +39,8 @@ Mux::Mux(int link, std::vector<int> sockets) : link_(link)
 
 void Mux::run()
 {
+    // Who started the other end waits for something to come.
+    send(room, 0, 0);
     while (linked_ && wait()) {
     }
     linked_ = false;

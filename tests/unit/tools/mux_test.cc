@@ -206,6 +206,17 @@ TEST_F(MuxTest, WhatHasComeIsReadAfterTheLinkHasEnded)
     EXPECT_EQ(read_up_to(here(0), 100), "");
 }
 
+/// rox-run waits for that before it has anything to say to a virtual machine.
+TEST(Mux, SaysSomethingWithoutBeingAsked)
+{
+    Pair link;
+    End end(link.mine);
+    pollfd entry{link.other, POLLIN, 0};
+
+    EXPECT_EQ(poll(&entry, 1, patience_ms), 1);
+    EXPECT_EQ(entry.revents, POLLIN);
+}
+
 TEST(Mux, NonsenseEndsTheLink)
 {
     struct {
