@@ -36,6 +36,18 @@ fails_saying() {
 	is 125 "$status" && is "rox-run: $sentence" "$(<"$ROX_TMP/errors")"
 }
 
+# The kernel is no member of the caller's job, whose signals are for the command.
+job_is_signalled() {
+	local pid line
+	mkfifo "$ROX_TMP/job" || return
+	setsid "${as_nobody[@]}" env --default-signal=INT "$program" --vm --timeout "$limit" -- \
+		sh -c 'trap "echo caught; exit 9" INT; echo ready; while :; do sleep 0.1; done' \
+		</dev/null >"$ROX_TMP/job" 2>"$ROX_TMP/errors" &
+	pid=$!
+	exec 9<"$ROX_TMP/job"
+	read -r -t "$limit" line <&9 && kill -INT -- "-$pid" && ends_with 9 && read -r -t 5 line <&9 && is caught "$line"
+}
+
 no_kernel_for_it() {
 	cp -r "$work/lib/rox-run" "$work/lib/half" && rm -r "$work/lib/half/vm" &&
 		fails_saying "there is no kernel for --vm in $work/lib/half/vm (Debian's package is rox-run-vm)" \
@@ -85,6 +97,7 @@ part_vm() {
 	full_run "--vm: without its kernel, a sentence" no_kernel_for_it
 	full_run "--vm: a kernel that is none" broken_kernel
 	full_run "--vm: a panic, with a sentence" panicked
+	full_run "--vm: Ctrl-C is for the command, not for QEMU" job_is_signalled
 	full_run "--vm: nothing is left" virtual killed
 	[[ -n $kernel || -n ${ROX_QUICK:-} ]] || all_of_it
 }

@@ -160,6 +160,8 @@ void Machine::become(const Program &program, int log, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(status_failed);
+    // What the terminal or timeout(1) sends to the caller's job is for the command.
+    setsid();
     const int nothing = open("/dev/null", O_RDWR);
     dup2(nothing, 0);
     dup2(log, 1);

@@ -191,6 +191,30 @@ TEST(RunMachine, TheEndHasACause)
     EXPECT_NE(other.reason.find("ptrace: Operation not permitted"), std::string::npos);
 }
 
+/// A machine that is a shell, which says something as its log.
+class Shell : public Machine {
+public:
+    explicit Shell(const std::string &script) { start({{"/bin/sh", "-c", script}, {}, {}}); }
+
+    std::string says()
+    {
+        std::string text;
+        char byte = 0;
+
+        while (read(log(), &byte, 1) == 1)
+            text += byte;
+        return text;
+    }
+};
+
+TEST(RunMachine, IsInASessionOfItsOwn)
+{
+    Shell shell("read pid name state parent group session rest </proc/self/stat\n"
+                "echo $((pid == group)) $((pid == session))");
+
+    EXPECT_EQ(shell.says(), "1 1\n");
+}
+
 /// A folder with the file "cpus", which says how many the kernel can have.
 Image image_with_cpus(const std::string &text)
 {
