@@ -9,6 +9,8 @@
 #include "run/init/system.hpp"
 #include "run/init/world.hpp"
 
+#include <csignal>
+
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -35,10 +37,19 @@ Job receive_job()
     return std::move(*job);
 }
 
+/// The command may send signals to all processes, and its terminal to the job from which it starts.
+/// Those that serve it are ended by rox-run; the command itself gets its own settings.
+void ignore_signals()
+{
+    for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM})
+        signal(number, SIG_IGN);
+}
+
 } // namespace
 
 int main()
 {
+    ignore_signals();
     umask(022);
     mount_first();
     load_modules();
@@ -57,7 +68,12 @@ int main()
         run_command(job, streams);
     }
     // rox-run ends the kernel.
-    for (;;)
-        if (wait(nullptr) < 0)
+    for (;;) {
+        const pid_t ended = wait(nullptr);
+
+        if (ended == child)
+            fail("the process that waits for the command was killed", 0);
+        if (ended < 0)
             pause();
+    }
 }
