@@ -119,12 +119,33 @@ def stops(rox_run):
     session.await_raw()
     session.send("again\n")
     session.expect(r"again\r\n.*again\r\n")
+    session.send("\x1a")
+    session.expect("Stopped")
+    # In the background it reads nothing of what is for the shell, and is not stopped by it.
+    session.send("bg\n")
+    session.expect("-- cat &")
+    session.send("sleep 1; echo; jobs\n")
+    session.expect("Running")
+    session.send("fg\n")
+    session.expect("-- cat\r\n")
+    session.await_raw()
+    session.send("last\n")
+    session.expect(r"last\r\n.*last\r\n")
     session.send("\x04")
     session.expect("next# ")
     session.send("echo status $?\n")
     session.expect("status 0")
     session.send("exit\n")
     session.status()
+
+
+def interrupts_early(rox_run):
+    """Ctrl-C while the kernel starts ends rox-run by that signal; if the command runs already it is the command's."""
+    session = Session([*rox_run, "--", "sleep", "1000"])
+    time.sleep(0.1)
+    session.send("\x03")
+    status = session.status()
+    equal(True, status in (-signal.SIGINT, 128 + signal.SIGINT), f"status {status}")
 
 
 def has_jobs(rox_run):
@@ -144,7 +165,7 @@ def has_jobs(rox_run):
 
 def main():
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    for check in (sizes, interrupts, stops, has_jobs):
+    for check in (sizes, interrupts, interrupts_early, stops, has_jobs):
         print(check.__name__)
         check(sys.argv[1:])
     return 0

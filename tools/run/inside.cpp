@@ -3,6 +3,7 @@
 
 #include "lib/file.hpp"
 #include "run/machine.hpp"
+#include "run/messages.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -51,8 +52,9 @@ int run_on_node(const std::string &node, const std::vector<std::string> &command
         arguments.push_back(const_cast<char *>(argument.c_str()));
     arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());
-    fmt::print(stderr, "rox-run: '{}': {}\n", command[0], std::strerror(errno));
-    return errno == ENOENT ? status_not_found : status_not_executable;
+    const int error = errno;
+    print_line(fmt::format("'{}': {}", command[0], std::strerror(error)));
+    return error == ENOENT ? status_not_found : status_not_executable;
 }
 
 } // namespace rox::run

@@ -5,6 +5,7 @@
 #include "run/image.hpp"
 #include "run/inside.hpp"
 #include "run/machine.hpp"
+#include "run/messages.hpp"
 #include "run/networks.hpp"
 #include "run/relay.hpp"
 #include "run/user_mode.hpp"
@@ -49,7 +50,7 @@ Choice choose(const Arguments &arguments, const Image &image)
     if (!arguments.vm && obstacle.empty())
         return {image, "", image.most_cpus()};
     if (!obstacle.empty() && arguments.verbose)
-        fmt::print(stderr, "rox-run: User Mode Linux cannot run here: {}\n", obstacle);
+        print_line("User Mode Linux cannot run here: " + obstacle);
     const std::string why = obstacle.empty()
                                 ? ""
                                 : fmt::format("User Mode Linux cannot run here ({}), and ",
@@ -80,14 +81,14 @@ void take_provider(Job &job, const Image &image, bool verbose)
     const auto provider = find_provider(image, "");
 
     if (!provider) {
-        fmt::print(stderr, "rox-run: there is no libibverbs (Debian's package is libibverbs1): "
-                           "RDMA programs find no device\n");
+        print_line("there is no libibverbs (Debian's package is libibverbs1): RDMA programs find "
+                   "no device");
         return;
     }
     job.provider = provider->file;
     job.provider_target = provider->target;
     if (verbose)
-        fmt::print(stderr, "rox-run: provider {} for {}\n", provider->file, provider->library);
+        print_line(fmt::format("provider {} for {}", provider->file, provider->library));
 }
 
 /// A kernel that has the networks of the job. They are closed here, so that they end with it.
@@ -102,8 +103,8 @@ std::unique_ptr<Machine> start(const Arguments &arguments, const Choice &choice,
         const bool first = networks.join(job, arguments.join, arguments.number);
 
         if (arguments.verbose)
-            fmt::print(stderr, "rox-run: node{} of {} network at {}\n", job.address,
-                       first ? "a new" : "the", arguments.join);
+            print_line(fmt::format("node{} of {} network at {}", job.address,
+                                   first ? "a new" : "the", arguments.join));
     }
     hold_signals();
     settings.networks = networks.sockets();
@@ -112,8 +113,8 @@ std::unique_ptr<Machine> start(const Arguments &arguments, const Choice &choice,
         return std::make_unique<UserMode>(choice.image, settings);
     auto machine = std::make_unique<VirtualMachine>(choice.image, settings, choice.qemu);
     if (arguments.verbose)
-        fmt::print(stderr, "rox-run: {}, {}\n", choice.qemu,
-                   machine->accelerated() ? "with KVM" : "emulated");
+        print_line(
+            fmt::format("{}, {}", choice.qemu, machine->accelerated() ? "with KVM" : "emulated"));
     return machine;
 }
 
@@ -140,8 +141,7 @@ int run(const Arguments &arguments)
     const unsigned memory = arguments.memory != 0 ? arguments.memory : default_memory();
     const unsigned cpus = number_of_cpus(choice, arguments.cpus);
     if (arguments.verbose)
-        fmt::print(stderr, "rox-run: {} with {} MiB, {} CPUs\n", choice.image.kernel(), memory,
-                   cpus);
+        print_line(fmt::format("{} with {} MiB, {} CPUs", choice.image.kernel(), memory, cpus));
     const auto machine = start(arguments, choice, {memory, cpus, arguments.kernel, {}, {}}, job);
     return relay(*machine, job, terminal, {arguments.timeout, arguments.verbose, arguments.log});
 }
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
         else
             status = inside ? run_on_node(arguments.node, arguments.command) : run(arguments);
     } catch (const std::exception &error) {
-        fmt::print(stderr, "rox-run: {}\n", error.what());
+        print_line(error.what());
         status = status_failed;
     }
     // Threads may still read standard input.

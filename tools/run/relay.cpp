@@ -2,9 +2,11 @@
 #include "run/relay.hpp"
 
 #include "lib/file.hpp"
+#include "run/messages.hpp"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -29,6 +31,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t chunk = 65536;
+/// How often a job in the background looks whether it is in the foreground again.
+constexpr std::chrono::milliseconds background_pause(100);
 /// How much of the kernel's log is looked at after its end.
 constexpr size_t log_tail = 65536;
 
@@ -48,6 +52,28 @@ sigset_t held_signals()
     return set;
 }
 
+/// What kept the output's threads, which may outlive all else, from writing: errno by file
+/// descriptor.
+std::array<std::atomic<int>, 3> write_errors;
+
+/// Stops this process as Ctrl-Z does it. It goes on at once if nobody could continue it: if the job
+/// is orphaned, or process 1.
+void stop_oneself()
+{
+    struct sigaction usual {
+    }, before{};
+    sigset_t set, mask;
+
+    usual.sa_handler = SIG_DFL;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    sigaction(SIGTSTP, &usual, &before);
+    pthread_sigmask(SIG_UNBLOCK, &set, &mask);
+    raise(SIGTSTP);
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    sigaction(SIGTSTP, &before, nullptr);
+}
+
 bool wait_for(int fd, short events)
 {
     pollfd entry{fd, events, 0};
@@ -55,7 +81,7 @@ bool wait_for(int fd, short events)
     return poll(&entry, 1, -1) > 0;
 }
 
-/// @return false if nobody reads any more
+/// @return false with errno set, EPIPE if nobody reads any more
 bool write_all(int fd, const char *at, size_t size)
 {
     while (size > 0) {
@@ -90,14 +116,21 @@ void send_input(int to, bool is_terminal, bool raw)
 {
     static char buffer[chunk];
     constexpr char end_of_file = 4;
+    sigset_t background;
 
+    // Who reads in the background gets an error then, and is not stopped.
+    sigemptyset(&background);
+    sigaddset(&background, SIGTTIN);
+    pthread_sigmask(SIG_BLOCK, &background, nullptr);
     for (;;) {
-        if (is_terminal && in_background()) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        if (is_terminal && (!wait_for(0, POLLIN) || in_background())) {
+            std::this_thread::sleep_for(background_pause);
             continue;
         }
         const ssize_t got = read_some(0, buffer, sizeof(buffer));
 
+        if (got < 0 && is_terminal && in_background())
+            continue;
         if (got == 0 && is_terminal && !raw && write_all(to, &end_of_file, 1))
             continue;
         if (got <= 0 || !write_all(to, buffer, static_cast<size_t>(got)))
@@ -117,6 +150,8 @@ void send_output(int from, int to)
         if (got <= 0)
             return;
         if (!write_all(to, buffer.data(), static_cast<size_t>(got))) {
+            if (errno != EPIPE)
+                write_errors[static_cast<size_t>(to)] = errno;
             // The command is told when it writes the next time.
             shutdown(from, SHUT_RDWR);
             return;
@@ -148,9 +183,7 @@ public:
     int run()
     {
         send_job();
-        start_input();
         std::thread output([this] { carry_output(); });
-        terminal_.enter();
         int status = converse();
         take_log();
         machine_.end();
@@ -161,7 +194,7 @@ public:
         else
             output.join();
         terminal_.leave();
-        return status;
+        return with_output(status);
     }
 
 private:
@@ -216,24 +249,42 @@ private:
         }
     }
 
+    /// The status, or that of a failure if the caller has not got all that a command without one
+    /// has written.
+    int with_output(int status)
+    {
+        for (const size_t fd : {1, 2}) {
+            const int error = write_errors[fd];
+
+            if (error == 0)
+                continue;
+            complain(
+                fmt::format("standard {}: {}", fd == 1 ? "output" : "error", std::strerror(error)));
+            status = status == 0 ? status_failed : status;
+        }
+        return status;
+    }
+
     int converse()
     {
         std::optional<int> status;
 
         while (!status) {
+            if (started_)
+                terminal_.enter();
             pollfd entries[] = {{signals_->get(), POLLIN, 0},
                                 {machine_.pipe(control_pipe), POLLIN, 0},
                                 {machine_.log(), POLLIN, 0}};
 
-            if (poll(entries, std::size(entries), remaining()) < 0 && errno != EINTR)
+            if (poll(entries, std::size(entries), pause()) < 0 && errno != EINTR)
                 throw std::system_error(errno, std::generic_category(), "poll");
             if (entries[2].revents != 0)
                 take_log();
             if (entries[0].revents != 0)
-                take_signal();
-            if (entries[1].revents != 0)
+                status = take_signal();
+            if (!status && entries[1].revents != 0)
                 status = take_report();
-            else if (remaining() == 0)
+            else if (!status && remaining() == 0)
                 status = give_up();
         }
         return *status;
@@ -249,6 +300,18 @@ private:
         return static_cast<int>(std::clamp(left * 1000, 0., 1e9));
     }
 
+    /// The same, but nobody tells a job that it is in the foreground again if it has run in the
+    /// background.
+    int pause() const
+    {
+        constexpr int most = background_pause.count();
+        const int left = remaining();
+
+        if (!started_ || !terminal_.wanted() || terminal_.entered())
+            return left;
+        return left < 0 ? most : std::min(left, most);
+    }
+
     double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
 
     int give_up()
@@ -261,14 +324,14 @@ private:
     void complain(const std::string &text)
     {
         terminal_.leave();
-        fmt::print(stderr, "rox-run: {}\n", text);
+        print_line(text);
     }
 
     void say(const std::string &text) const
     {
         if (options_.verbose)
-            fmt::print(stderr, "rox-run: {:.2f} s: {}{}\n", seconds(), text,
-                       terminal_.wanted() ? "\r" : "");
+            print_line(
+                fmt::format("{:.2f} s: {}{}", seconds(), text, terminal_.wanted() ? "\r" : ""));
     }
 
     void take_log()
@@ -298,20 +361,25 @@ private:
                       sizeof(message));
     }
 
-    void take_signal()
+    std::optional<int> take_signal()
     {
         signalfd_siginfo info{};
 
         if (read(signals_->get(), &info, sizeof(info)) != sizeof(info))
-            return;
+            return {};
+        if (info.ssi_signo == SIGCONT)
+            terminal_.renew();
         if (info.ssi_signo == SIGWINCH && !job_.termios.empty())
             send_window();
+        else if (!started_ && info.ssi_signo == SIGTSTP)
+            stop_oneself();
         else if (!started_ && info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCONT)
             die_of(static_cast<int>(info.ssi_signo));
         else
             // What the terminal sends (Ctrl-C) is for the whole job, what a process sends is for
             // the command.
             order(Order::signal, info.ssi_signo, info.ssi_code == SI_KERNEL ? 1 : 0);
+        return {};
     }
 
     /// There is no command yet that could get it.
@@ -341,7 +409,7 @@ private:
     {
         terminal_.leave();
         say("stopped");
-        raise(SIGSTOP);
+        stop_oneself();
         terminal_.enter();
         send_window();
         order(Order::resume);
@@ -358,6 +426,9 @@ private:
         case Report::started:
             say(fmt::format("{} starts", job_.arguments[0]));
             started_ = true;
+            // Until here Ctrl-C is a signal that ends this.
+            terminal_.enter();
+            start_input();
             send_window();
             return {};
         case Report::stopped: stop(); return {};

@@ -11,18 +11,22 @@ void Terminal::enter()
 {
     termios settings{};
 
-    if (!wanted_ || before_ || in_background() || tcgetattr(0, &settings) != 0)
+    if (!wanted_ || entered_ || in_background() || tcgetattr(0, &settings) != 0)
         return;
-    before_ = settings;
+    // Nobody may have touched it since it was made raw.
+    if (!before_ || (settings.c_lflag & ICANON) != 0)
+        before_ = settings;
     cfmakeraw(&settings);
     tcsetattr(0, TCSADRAIN, &settings);
+    entered_ = true;
 }
 
 void Terminal::leave()
 {
-    if (before_)
+    if (before_ && !in_background())
         tcsetattr(0, TCSADRAIN, &*before_);
     before_.reset();
+    entered_ = false;
 }
 
 bool in_background()

@@ -28,13 +28,18 @@ public:
 
     /// Whether raw mode is what is wanted.
     bool wanted() const { return wanted_; }
+    /// Whether it is raw mode.
+    bool entered() const { return entered_; }
     /// Enters raw mode if it is wanted and the caller is in the foreground.
     void enter();
     void leave();
+    /// To be called when the process is continued: others may have had the terminal meanwhile, so
+    /// raw mode has to be entered again.
+    void renew() { entered_ = false; }
 
 private:
-    bool wanted_;
-    std::optional<termios> before_;
+    bool wanted_, entered_ = false;
+    std::optional<termios> before_; ///< what leave() brings back
 };
 
 /// Whether reading standard input would stop this process: a terminal that has another job in the
