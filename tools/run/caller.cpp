@@ -13,9 +13,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -64,6 +66,24 @@ bool same_file(int one, int other)
            first.st_ino == second.st_ino;
 }
 
+/// Whether the host's kernel makes what is read from a file: such files have no size, or one that
+/// says nothing, and hostfs and 9p read no more than the size says.
+bool is_made_by_kernel(int fd, const struct stat &status)
+{
+    constexpr long configfs = 0x62656570; // older headers have it not
+    struct statfs system {};
+
+    if (status.st_size == 0 || fstatfs(fd, &system) != 0)
+        return true;
+    for (const long type : {long{PROC_SUPER_MAGIC}, long{SYSFS_MAGIC}, long{CGROUP_SUPER_MAGIC},
+                            long{CGROUP2_SUPER_MAGIC}, long{DEBUGFS_MAGIC}, long{TRACEFS_MAGIC},
+                            long{SECURITYFS_MAGIC}, long{BPF_FS_MAGIC}, long{PSTOREFS_MAGIC},
+                            long{EFIVARFS_MAGIC}, long{SELINUX_MAGIC}, long{SMACK_MAGIC}, configfs})
+        if (system.f_type == type)
+            return true;
+    return false;
+}
+
 /// Standard input from a file is read by the command itself, so that no more of it is gone than it
 /// has read.
 bool take_input_file(Job &job)
@@ -73,7 +93,7 @@ bool take_input_file(Job &job)
     const int flags = fcntl(0, F_GETFL);
 
     if (fstat(0, &status) != 0 || !S_ISREG(status.st_mode) || flags < 0 ||
-        (flags & O_ACCMODE) == O_WRONLY)
+        (flags & O_ACCMODE) == O_WRONLY || is_made_by_kernel(0, status))
         return false;
     const auto path = std::filesystem::read_symlink("/proc/self/fd/0", error);
     struct stat named {};

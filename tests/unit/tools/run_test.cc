@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -213,6 +214,32 @@ TEST(RunMachine, IsInASessionOfItsOwn)
                 "echo $((pid == group)) $((pid == session))");
 
     EXPECT_EQ(shell.says(), "1 1\n");
+}
+
+/// Ends with the letter of the stream that standard input is then.
+[[noreturn]] void take_input(const std::string &file)
+{
+    Job job;
+
+    dup2(open(file.c_str(), O_RDONLY), 0);
+    take_streams(job, false);
+    _exit(static_cast<int>(job.streams[0]));
+}
+
+/* In a child each, whose input it is. */
+TEST(RunInput, OnlyFilesThatHaveTheirSizeAreReadByTheCommand)
+{
+    const testing::ExitedWithCode file(static_cast<int>(Stream::file)),
+        pipe(static_cast<int>(Stream::pipe));
+    const auto name = std::filesystem::path(testing::TempDir()) / "rox-run-input";
+
+    std::ofstream(name) << "";
+    EXPECT_EXIT(take_input(name), pipe, "");
+    std::ofstream(name) << "text";
+    EXPECT_EXIT(take_input(name), file, "");
+    for (const char *made : {"/proc/version", "/sys/kernel/uevent_seqnum"})
+        EXPECT_EXIT(take_input(made), pipe, "") << made;
+    EXPECT_EXIT(take_input("/dev/null"), pipe, "");
 }
 
 /// A folder with the file "cpus", which says how many the kernel can have.
