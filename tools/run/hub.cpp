@@ -45,19 +45,24 @@ bool is_multicast(const unsigned char *address)
     return (address[0] & 1) != 0;
 }
 
-/// Who may make files in a folder may use its socket: the rights of the socket's file.
-mode_t rights(int folder)
+/// Who may make files in a folder may use its socket, which is open as a path. The folder's group
+/// may if the socket's file can be of that group, too.
+void give_rights(int folder, int file)
 {
     struct stat status {};
 
     if (fstat(folder, &status) != 0)
         complain("the folder of the socket");
+    const bool all = (status.st_mode & S_IWOTH) != 0;
     mode_t mode = S_IRUSR | S_IWUSR;
-    if ((status.st_mode & S_IWGRP) != 0)
+    if (all)
+        mode |= S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH;
+    else if ((status.st_mode & S_IWGRP) != 0 &&
+             fchownat(file, "", static_cast<uid_t>(-1), status.st_gid, AT_EMPTY_PATH) == 0)
         mode |= S_IRGRP | S_IWGRP;
-    if ((status.st_mode & S_IWOTH) != 0)
-        mode |= S_IROTH | S_IWOTH;
-    return mode;
+    // Files that are open as paths have no other way.
+    if (chmod(fmt::format("/proc/self/fd/{}", file).c_str(), mode) != 0)
+        complain("the rights of the socket");
 }
 
 } // namespace
@@ -152,12 +157,19 @@ Hub::Hub(int folder, std::string name)
 
     if (!listener_.ok())
         complain("a socket");
-    const mode_t mode = rights(folder_), before = umask(~mode & 0777);
+    const mode_t before = umask(077);
     const int bound = bind(listener_.get(), reinterpret_cast<const sockaddr *>(&address),
                            sizeof(address));
     umask(before);
-    if (bound != 0 || fstatat(folder_, name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-        listen(listener_.get(), most_nodes) != 0)
+    const File file(bound == 0 ? openat(folder_, name_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)
+                               : -1);
+    if (!file.ok() || fstat(file.get(), &status) != 0)
+        complain(name_);
+    // Somebody may have put another one there.
+    if (!S_ISSOCK(status.st_mode))
+        throw std::system_error(EEXIST, std::generic_category(), name_);
+    give_rights(folder_, file.get());
+    if (listen(listener_.get(), most_nodes) != 0)
         complain(name_);
     device_ = status.st_dev;
     inode_ = status.st_ino;

@@ -454,6 +454,22 @@ TEST_F(RunJoin, TheFolderSaysWhoMayJoin)
     }
 }
 
+/* Only root can give a folder to a group that it is not in. */
+TEST_F(RunJoin, TheGroupOfTheFolderIsTheSockets)
+{
+    constexpr gid_t group = 12345;
+    struct stat status {};
+
+    if (geteuid() != 0)
+        GTEST_SKIP() << "for root";
+    ASSERT_EQ(chown(folder.c_str(), static_cast<uid_t>(-1), group), 0);
+    chmod(folder.c_str(), 0770);
+    join();
+    ASSERT_EQ(stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_gid, group);
+    EXPECT_EQ(status.st_mode & 0777, 0660U);
+}
+
 /// So many file descriptors of this process are open.
 size_t open_files()
 {
