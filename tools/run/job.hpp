@@ -109,6 +109,7 @@ struct Report {
         ended,   ///< its status as wait() has it; all it has written was sent
         missing, ///< it could not be started: errno
         failed,  ///< there is no world for it; `value` bytes of text follow
+        over,    ///< the command has ended with this status; `ended` follows what it has written
     } kind;
     uint32_t value;
     uint64_t offset; ///< ended: how far it has read an input that is a file

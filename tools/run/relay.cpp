@@ -74,6 +74,18 @@ void stop_oneself()
     sigaction(SIGTSTP, &before, nullptr);
 }
 
+/// Whether a signal wants a program to end.
+bool is_end(uint32_t number)
+{
+    return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+}
+
+/// The exit status for what wait() has.
+int exit_status(int status)
+{
+    return WIFSIGNALED(status) ? status_signal + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 bool wait_for(int fd, short events)
 {
     pollfd entry{fd, events, 0};
@@ -371,15 +383,24 @@ private:
             terminal_.renew();
         if (info.ssi_signo == SIGWINCH && !job_.termios.empty())
             send_window();
-        else if (!started_ && info.ssi_signo == SIGTSTP)
-            stop_oneself();
+        else if ((!started_ || over_) && info.ssi_signo == SIGTSTP)
+            stop_here();
         else if (!started_ && info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCONT)
             die_of(static_cast<int>(info.ssi_signo));
+        else if (over_ && is_end(info.ssi_signo))
+            return leave_output();
         else
             // What the terminal sends (Ctrl-C) is for the whole job, what a process sends is for
             // the command.
             order(Order::signal, info.ssi_signo, info.ssi_code == SI_KERNEL ? 1 : 0);
         return {};
+    }
+
+    /// Only output is left, which does not go on or is not wanted.
+    int leave_output()
+    {
+        output_wanted_ = false;
+        return *over_;
     }
 
     /// There is no command yet that could get it.
@@ -404,12 +425,18 @@ private:
             order(Order::window, size.ws_row, size.ws_col);
     }
 
-    /// The command has been stopped, so this job stops, too.
-    void stop()
+    /// converse() enters the terminal again when that is possible.
+    void stop_here()
     {
         terminal_.leave();
         say("stopped");
         stop_oneself();
+    }
+
+    /// The command has been stopped, so this job stops, too.
+    void stop()
+    {
+        stop_here();
         terminal_.enter();
         send_window();
         order(Order::resume);
@@ -437,6 +464,7 @@ private:
                                  std::strerror(static_cast<int>(report.value))));
             return report.value == ENOENT ? status_not_found : status_not_executable;
         case Report::failed: return failed(report.value);
+        case Report::over: over_ = exit_status(static_cast<int>(report.value)); return {};
         case Report::ended: break;
         }
         return ended(static_cast<int>(report.value), report.offset);
@@ -446,8 +474,7 @@ private:
     {
         if (job_.streams[0] == Stream::file)
             lseek(0, static_cast<off_t>(offset), SEEK_SET);
-        const int result = WIFSIGNALED(status) ? status_signal + WTERMSIG(status)
-                                               : WEXITSTATUS(status);
+        const int result = exit_status(status);
         say(fmt::format("it ended with status {}", result));
         return result;
     }
@@ -490,6 +517,7 @@ private:
     std::unique_ptr<File> signals_, log_file_;
     std::string log_;
     bool started_ = false;
+    std::optional<int> over_; ///< the status of a command that has ended
     std::optional<bool> output_wanted_;
 };
 

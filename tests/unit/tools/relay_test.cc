@@ -233,6 +233,20 @@ TEST_F(RunRelay, ASentenceThatCannotBeWrittenChangesNoStatus)
     ends_with(status_not_found);
 }
 
+TEST_F(RunRelay, SignalsAfterTheCommandEndTheWaitForItsOutput)
+{
+    // Its output does not end.
+    start([](const Puppet &puppet) {
+        puppet.report(Report::started);
+        puppet.report(Report::over, status_3);
+        usleep(100000);
+        print_line("over");
+    });
+    EXPECT_EQ(errors("\n"), "rox-run: over\n");
+    send_signal(SIGTERM);
+    ends_with(3);
+}
+
 TEST_F(RunRelay, SignalsBeforeTheCommandStartsEndIt)
 {
     start([](const Puppet &) { print_line("ready"); });

@@ -229,6 +229,7 @@ void run_command(const Job &job, Streams &streams)
     if (servant == 0)
         obey(command, streams.terminal);
     const int status = await(command);
+    report(Report::over, static_cast<uint32_t>(status));
     finish(streams);
     report(Report::ended, static_cast<uint32_t>(status), input_position(streams));
 }
