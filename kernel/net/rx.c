@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Received frames: walks their packets, checks lengths and the ICRC, and copies the payload. Does
- * not make frames linear. Reads nothing in a frame twice except the payload.
+ * not make frames linear. Reads nothing in a frame twice except the payload. But demux.c has read
+ * the BTHs before, and a program of this host can change them since.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>

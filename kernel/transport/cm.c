@@ -32,7 +32,6 @@
 /**
  * struct rox_cm_req - a REQ that was sent, and the REP to it
  * @node: in rox_qp.cm_reqs, newest first
- * @qp: the QP that it names
  * @id: its communication ID
  * @addr: where the REP came from
  * @qpn: the QP that the REP names
@@ -40,7 +39,6 @@
  */
 struct rox_cm_req {
 	struct list_head node;
-	struct rox_qp *qp;
 	u32 id;
 	struct in6_addr addr;
 	u32 qpn;
@@ -95,7 +93,6 @@ static bool rox_cm_ask(struct rox_qp *qp, u32 id)
 
 	if (!req)
 		return false;
-	req->qp = qp;
 	req->id = id;
 	xa_lock_irqsave(asked, flags);
 	old = xa_load(asked, id);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include <fcntl.h>
@@ -25,6 +26,27 @@ namespace {
 
 class EventCore : public PairTest {
 protected:
+    /// Waits until there is an event.
+    static bool is_readable(int fd)
+    {
+        pollfd wait{fd, POLLIN, 0};
+        return poll(&wait, 1, static_cast<int>(kPatience.count())) == 1;
+    }
+    /// Checks that @p destroy does not return before @p acknowledge is called, and then 0.
+    static void expect_waits(const std::function<int()> &destroy,
+                             const std::function<void()> &acknowledge)
+    {
+        std::atomic<bool> destroyed = false;
+        std::thread destroyer([&] {
+            EXPECT_EQ(destroy(), 0);
+            destroyed = true;
+        });
+        std::this_thread::sleep_for(kQuiet);
+        EXPECT_FALSE(destroyed);
+        acknowledge();
+        destroyer.join();
+    }
+
     Buffer near = a.buffer(4096);
     Buffer far = b.buffer(4096);
 };
@@ -101,21 +123,12 @@ TEST_F(EventCore, DestroyWaitsForTheEventToBeAcknowledged)
     bad.rkey ^= 0x00ff00;
     a.qp->post(SendWr::write({near.sge(0, 8)}, bad).id(1));
     a.send_cq.one();
-    pollfd wait{b.context.get()->async_fd, POLLIN, 0};
-    ASSERT_EQ(poll(&wait, 1, static_cast<int>(kPatience.count())), 1);
+    ASSERT_TRUE(is_readable(b.context.get()->async_fd));
     ibv_async_event event{};
     ASSERT_EQ(ibv_get_async_event(b.context.get(), &event), 0);
     EXPECT_EQ(event.event_type, IBV_EVENT_QP_ACCESS_ERR);
     EXPECT_EQ(event.element.qp, b.qp->get());
-    std::atomic<bool> destroyed = false;
-    std::thread destroyer([&] {
-        EXPECT_EQ(b.qp->destroy(), 0);
-        destroyed = true;
-    });
-    std::this_thread::sleep_for(kQuiet);
-    EXPECT_FALSE(destroyed);
-    ibv_ack_async_event(&event);
-    destroyer.join();
+    expect_waits([&] { return b.qp->destroy(); }, [&] { ibv_ack_async_event(&event); });
     b.qp.reset();
 }
 
@@ -134,21 +147,12 @@ TEST_F(EventCore, DestroyWaitsForTheEventOfACqToBeAcknowledged)
         sender.post(SendWr::send({near.sge(0, 100)}).id(2));
         EXPECT_TRUE(is(a.send_cq.one(), 2, IBV_WC_SEND));
     }
-    pollfd wait{channel->fd, POLLIN, 0};
-    ASSERT_EQ(poll(&wait, 1, static_cast<int>(kPatience.count())), 1);
+    ASSERT_TRUE(is_readable(channel->fd));
     ibv_cq *of = nullptr;
     void *tag = nullptr;
     ASSERT_EQ(ibv_get_cq_event(channel, &of, &tag), 0);
     EXPECT_EQ(of, cq);
-    std::atomic<bool> destroyed = false;
-    std::thread destroyer([&] {
-        EXPECT_EQ(ibv_destroy_cq(cq), 0);
-        destroyed = true;
-    });
-    std::this_thread::sleep_for(kQuiet);
-    EXPECT_FALSE(destroyed);
-    ibv_ack_cq_events(cq, 1);
-    destroyer.join();
+    expect_waits([&] { return ibv_destroy_cq(cq); }, [&] { ibv_ack_cq_events(cq, 1); });
     EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
