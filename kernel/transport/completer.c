@@ -465,6 +465,22 @@ static void rox_comp_refused_now(struct rox_qp *qp)
 		rox_comp_refused(qp);
 }
 
+/*
+ * A packet with a PSN that was never sent. If a burst fails, a part of it may have gone out before,
+ * and ACKs of older requests may have a PSN of that part: all that was sent has been executed.
+ */
+static noinline void rox_comp_ahead(struct rox_qp *qp, const struct rox_pkt *pkt)
+{
+	struct rox_send *send = &qp->send;
+	const struct rox_swqe *wqe;
+
+	if (pkt->info->kind != ROX_KIND_ACK || send->cur == qp->sq.index)
+		return;
+	wqe = rox_swqe_at(qp, send->cur);
+	if (wqe->status && ((pkt->bth.psn - wqe->first_psn) & ROX_PSN_MASK) < wqe->npkts)
+		rox_ack_through(qp, rox_psn_add(send->max_psn, ROX_PSN_MASK));
+}
+
 void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 {
 	struct rox_send *send = &qp->send;
@@ -472,9 +488,12 @@ void rox_comp_packet(struct rox_qp *qp, const struct rox_pkt *pkt)
 	rox_side_moved(&send->side, pkt->payload_len);
 	trace_rox_packet_in(qp->ibqp.qp_num, pkt->bth.dqpn, pkt->bth.opcode, pkt->bth.psn,
 			    pkt->npkts, pkt->payload_len);
-	/* Ignore packets for what was never sent, or if nothing is outstanding. */
-	if (rox_psn_diff(pkt->bth.psn, send->max_psn) >= 0 || !rox_tail_wqe(qp))
+	if (!rox_tail_wqe(qp))
 		return;
+	if (unlikely(rox_psn_diff(pkt->bth.psn, send->max_psn) >= 0)) {
+		rox_comp_ahead(qp, pkt);
+		return;
+	}
 	if (rox_psn_diff(pkt->bth.psn, send->una) < 0) {
 		/* The responder repeats the newest ACK to grant credits (IBTA 9.7.7.2.4). */
 		if (pkt->info->kind == ROX_KIND_ACK &&

@@ -202,6 +202,67 @@ static void the_longest_message_drains_as_any(struct kunit *test)
 	ib_destroy_qp(&qp->ibqp);
 }
 
+#define HALF_SENT	16U
+
+/* An ACK comes, whose PSN is @ahead of the first that was never sent. */
+static void half_sent_acked(struct rox_qp *qp, u8 syndrome, u32 ahead)
+{
+	struct rox_pkt pkt = {
+		.info = &rox_opcodes[IB_OPCODE_RC_ACKNOWLEDGE],
+		.bth.psn = rox_psn_add(qp->send.max_psn, ahead),
+		.ext.aeth.syndrome = syndrome,
+		.npkts = 1,
+	};
+
+	local_bh_disable();
+	rox_comp_packet(qp, &pkt);
+	local_bh_enable();
+}
+
+/*
+ * A WRITE was sent, and of the next one a part of a burst, before its region went. The peer answers
+ * both with one ACK.
+ */
+static void what_was_sent_before_a_burst_failed_is_acknowledged(struct kunit *test)
+{
+	static const u8 answers[] = { ROX_AETH_ACK, ROX_AETH_RNR, ROX_AETH_NAK | ROX_NAK_PSN_SEQ };
+	struct rox_qp *qp = rox_fixture_qp(test, IB_QPT_RC);
+	struct rox_send *send = &qp->send;
+	struct rox_swqe *failed;
+	u32 i;
+
+	rox_fixture_move(test, qp, IB_QPS_RTS);
+	rox_transport_lock(qp);
+	for (i = 0; i < ARRAY_SIZE(answers); i++) {
+		*rox_swqe_at(qp, send->tail) = (struct rox_swqe) {
+			.opcode = IB_WR_RDMA_WRITE, .first_psn = send->una, .npkts = 1, .sent = 1,
+		};
+		send->cur = send->tail + 1;
+		failed = rox_swqe_at(qp, send->cur);
+		*failed = (struct rox_swqe) {
+			.opcode = IB_WR_RDMA_WRITE, .first_psn = rox_psn_add(send->una, 1),
+			.npkts = HALF_SENT, .status = IB_WC_LOC_PROT_ERR,
+		};
+		qp->sq.index = send->cur + 1;
+		send->psn = failed->first_psn;
+		send->max_psn = failed->first_psn;
+		half_sent_acked(qp, answers[i], HALF_SENT);
+		KUNIT_EXPECT_NE(test, send->tail, send->cur);
+		failed->status = IB_WC_SUCCESS;
+		half_sent_acked(qp, answers[i], HALF_SENT - 1);
+		KUNIT_EXPECT_NE(test, send->tail, send->cur);
+		failed->status = IB_WC_LOC_PROT_ERR;
+		half_sent_acked(qp, answers[i], i ? 0 : HALF_SENT - 1);
+		KUNIT_EXPECT_EQ(test, send->tail, send->cur);
+		KUNIT_EXPECT_EQ(test, send->una, send->max_psn);
+		KUNIT_EXPECT_EQ(test, failed->status, IB_WC_LOC_PROT_ERR);
+		qp->sq.index = send->tail;
+	}
+	rox_timer_clear(qp);
+	rox_transport_unlock(qp);
+	ib_destroy_qp(&qp->ibqp);
+}
+
 /* ---- refused responses ---- */
 
 /**
@@ -259,6 +320,7 @@ static struct kunit_case rox_transport_cases[] = {
 	KUNIT_CASE(progress_opens_the_window),
 	KUNIT_CASE(timer_runs_only_while_something_is_outstanding),
 	KUNIT_CASE(the_longest_message_drains_as_any),
+	KUNIT_CASE(what_was_sent_before_a_burst_failed_is_acknowledged),
 	KUNIT_CASE_PARAM(a_refused_read_goes_on_within_its_packets, refusal_gen_params),
 	{}
 };
