@@ -286,15 +286,15 @@ Octets fragment(const Octets &whole, bool v4, std::size_t from, std::size_t to)
 TEST_P(Headers, FragmentsOfOneDatagram)
 {
     constexpr std::size_t kLength = 200;
-    std::vector<std::size_t> cuts = {8, 16, 24, 48, 200};
+    std::vector<std::size_t> cuts = {8, 24, 200};
     for (std::size_t i = 0; i < 2 * cuts.size(); i++) {
         Packet packet = good(kLength);
         packet.fragment = 0;
         packet.ip_id = static_cast<std::uint16_t>(100 + i);
         Octets whole = line->frame(packet);
-        std::size_t end = whole.size() - kIp - (v4() ? 20 : kIp6);
+        std::size_t bytes = whole.size() - kIp - (v4() ? 20 : kIp6);
         std::vector<Octets> parts = {fragment(whole, v4(), 0, cuts[i / 2]),
-                                     fragment(whole, v4(), cuts[i / 2], end)};
+                                     fragment(whole, v4(), cuts[i / 2], bytes)};
         if (i % 2)
             std::swap(parts[0], parts[1]);
         peer.send(parts[0]);

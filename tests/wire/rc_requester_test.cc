@@ -10,6 +10,7 @@
 
 #include "../verbs/lib/cm.h"
 #include "../verbs/lib/rdmatool.h"
+#include "../verbs/lib/window.h"
 #include "lib/requester.h"
 
 using namespace wire;
@@ -691,6 +692,66 @@ TEST_F(RcResponses, WhatIsNoResponse)
     line->send(cnp);
     line->send({piece(kReadFirst, 0), piece(kReadMiddle, 1), piece(kReadLast, 2)});
     done();
+}
+
+// ---- a window of the device's host that is bound behind a READ: 10.8.3.3 (fence) ----
+
+class RcBinds : public RcResponses {
+protected:
+    /// Binds behind a READ whose answer does not come. @p flags: of the bind.
+    void bind_behind_a_read(unsigned flags)
+    {
+        for (Line *each : {line.get(), before.get(), after.get()})
+            each->skip_other_qps();
+        ask();
+        ibv_mw_bind bind{2, IBV_SEND_SIGNALED | flags, vt::part(region, 0, 64)};
+        ASSERT_EQ(ibv_bind_mw(line->qp.get(), mw.get(), &bind), 0);
+    }
+    /// The peer's WRITE by the window.
+    Packet write(const Line &by)
+    {
+        return by.request(kWriteOnly, reth(region.address(), mw->rkey, 8), pattern(8, 6));
+    }
+    /// Another connection.
+    std::unique_ptr<Line> open_other(std::uint32_t peer_qpn)
+    {
+        ibv_qp_init_attr init = vt::QpConfig{}.attr(end.send_cq.get(), end.recv_cq.get());
+        return std::make_unique<Line>(end, peer,
+                                      vt::need(ibv_create_qp(end.pd.get(), &init), "ibv_create_qp"),
+                                      calm(), peer_qpn);
+    }
+    void answer()
+    {
+        line->send({piece(kReadFirst, 0), piece(kReadMiddle, 1), piece(kReadLast, 2)});
+        ASSERT_TRUE(is(end.send_cq.one(), 1, IBV_WC_RDMA_READ));
+        ASSERT_TRUE(is(end.send_cq.one(), 2, IBV_WC_BIND_MW));
+    }
+
+    vt::Buffer region = end.buffer(4096, vt::kBindable);
+    vt::Mw mw = vt::alloc_mw(end.pd, IBV_MW_TYPE_1);
+    std::unique_ptr<Line> before = open_other(kPeerQpn + 1);
+    std::unique_ptr<Line> after = open_other(kPeerQpn + 2);
+};
+
+TEST_F(RcBinds, WithAFenceItWaitsForTheAnswer)
+{
+    bind_behind_a_read(IBV_SEND_FENCE);
+    EXPECT_TRUE(before->answers(write(*before), before->nak(kNakAccess, before->psn)));
+    EXPECT_TRUE(vt::all(region.bytes(), 0));
+    answer();
+    after->msn++;
+    EXPECT_TRUE(after->answers(write(*after), after->ack(after->psn)));
+    EXPECT_TRUE(vt::filled(region.bytes(0, 8), 6));
+}
+
+TEST_F(RcBinds, WithoutAFenceItDoesNot)
+{
+    bind_behind_a_read(0);
+    EXPECT_TRUE(end.send_cq.quiet(vt::Millis(0)));
+    before->msn++;
+    EXPECT_TRUE(before->answers(write(*before), before->ack(before->psn)));
+    EXPECT_TRUE(vt::filled(region.bytes(0, 8), 6));
+    answer();
 }
 
 } // namespace
