@@ -196,6 +196,9 @@ nfs_link_lost() {
 		link_there || return
 		nfs_enough
 		wait_until 90 process_ended "$nfs_copy" || return
+		# The next copy is to another file: this one tells who closes it next of writes that failed after
+		# the copy's end.
+		rm -f "$NFS_MOUNT/lost" || return
 	done
 }
 
