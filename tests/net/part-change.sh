@@ -14,6 +14,7 @@ part_change() {
 	case_run "payload: wrong ICRC" change_stops ip "$IP1" "$IP2" munge offset 120 u8 invert
 	case_run "hop limit, which the ICRC leaves out: gets through" change_passes
 	case_run "nothing: no ICRC for a peer that does not look at it" change_unneeded
+	case_full "nothing: packets together and one by one, in turn, under a flow" change_frames
 	stage_end
 }
 
@@ -62,6 +63,40 @@ change_unneeded() {
 	change_recheck N && soon 30 change_left_beyond "$before" ||
 		fail "each packet has an ICRC again" || return
 	flow_stop unneeded
+}
+
+# How many packets more than frames have come to both ends. Nothing joins them there: veth has no GRO of its own.
+change_joined() {
+	local rox name sum=0
+	for rox in "$ROX1" "$ROX2"; do
+		sum=$((sum + $(counter_of "$rox" rx_packets) - $(counter_of "$rox" rx_bursts)))
+	done
+	echo $sum
+}
+
+change_gso() {
+	echo "$1" >/sys/module/rox/parameters/gso
+}
+
+change_joined_beyond() {
+	(($(change_joined) > $1))
+}
+
+change_frames() {
+	local before
+	flow_start frames "$IP1" "$IP2" $PATIENT || return
+	for _ in 1 2 3; do
+		before=$(change_joined)
+		soon $LIMIT change_joined_beyond $((before + 1000)) || fail "no frame has several packets" || return
+		# What was sent before is under way.
+		change_gso N && flow_advances frames || return
+		before=$(change_joined)
+		flow_advances frames frames frames frames frames || return
+		# Both are counted one after the other, while packets come.
+		! change_joined_beyond $((before + 100)) || fail "packets have a frame together" || return
+		change_gso Y || return
+	done
+	flow_stop frames
 }
 
 change_passes() {
