@@ -67,7 +67,7 @@ change_unneeded() {
 
 # How many packets more than frames have come to both ends. Nothing joins them there: veth has no GRO of its own.
 change_joined() {
-	local rox name sum=0
+	local rox sum=0
 	for rox in "$ROX1" "$ROX2"; do
 		sum=$((sum + $(counter_of "$rox" rx_packets) - $(counter_of "$rox" rx_bursts)))
 	done
