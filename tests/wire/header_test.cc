@@ -248,36 +248,29 @@ TEST_P(Headers, UdpChecksumOfOnePacket)
     EXPECT_EQ(line->get().udp_checksum == 0, v4());
 }
 
-constexpr std::size_t kIp = 14;
 constexpr std::size_t kIp6 = 40;
-
-void set(Octets &frame, std::size_t at, std::uint16_t value)
-{
-    frame[at] = static_cast<std::uint8_t>(value >> 8);
-    frame[at + 1] = static_cast<std::uint8_t>(value);
-}
 
 /// The fragment of a UDP datagram that has its bytes from @p from to @p to, both multiples of 8 but
 /// at the end.
 Octets fragment(const Octets &whole, bool v4, std::size_t from, std::size_t to)
 {
-    std::size_t udp = kIp + (v4 ? 20 : kIp6);
+    std::size_t udp = kEthernet + (v4 ? 20 : kIp6);
     Octets out(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(udp));
     bool more = udp + to < whole.size();
     if (!v4) {
-        out[kIp + 6] = 44;
+        out[kEthernet + 6] = 44;
         out.insert(out.end(), {17, 0, 0, 0, 0, 0, 0, 9});
-        set(out, udp + 2, static_cast<std::uint16_t>(from | (more ? 1 : 0)));
+        set16(out, udp + 2, static_cast<std::uint16_t>(from | (more ? 1 : 0)));
     }
     out.insert(out.end(), whole.begin() + static_cast<std::ptrdiff_t>(udp + from),
                whole.begin() + static_cast<std::ptrdiff_t>(udp + to));
-    auto length = static_cast<std::uint16_t>(out.size() - kIp);
+    auto length = static_cast<std::uint16_t>(out.size() - kEthernet);
     if (v4) {
-        set(out, kIp + 2, length);
-        set(out, kIp + 6, static_cast<std::uint16_t>(from / 8 | (more ? 0x2000 : 0)));
+        set16(out, kEthernet + 2, length);
+        set16(out, kEthernet + 6, static_cast<std::uint16_t>(from / 8 | (more ? 0x2000 : 0)));
         repair_ip(out);
     } else {
-        set(out, kIp + 4, static_cast<std::uint16_t>(length - kIp6));
+        set16(out, kEthernet + 4, static_cast<std::uint16_t>(length - kIp6));
     }
     return out;
 }
@@ -292,7 +285,7 @@ TEST_P(Headers, FragmentsOfOneDatagram)
         packet.fragment = 0;
         packet.ip_id = static_cast<std::uint16_t>(100 + i);
         Octets whole = line->frame(packet);
-        std::size_t bytes = whole.size() - kIp - (v4() ? 20 : kIp6);
+        std::size_t bytes = whole.size() - kEthernet - (v4() ? 20 : kIp6);
         std::vector<Octets> parts = {fragment(whole, v4(), 0, cuts[i / 2]),
                                      fragment(whole, v4(), cuts[i / 2], bytes)};
         if (i % 2)
@@ -308,7 +301,7 @@ TEST_P(Headers, FragmentsOfOneDatagram)
     packet.icrc_error = 1;
     Octets whole = line->frame(packet);
     peer.send(fragment(whole, v4(), 0, 48));
-    peer.send(fragment(whole, v4(), 48, whole.size() - kIp - (v4() ? 20 : kIp6)));
+    peer.send(fragment(whole, v4(), 48, whole.size() - kEthernet - (v4() ? 20 : kIp6)));
     dropped({});
 }
 
@@ -321,11 +314,11 @@ TEST_P(Headers, ExtensionHeadersOfIpv6)
     }
     for (std::uint8_t type : {0, 60}) {
         Octets frame = line->frame(good());
-        frame[kIp + 6] = type;
+        frame[kEthernet + 6] = type;
         // PadN: four octets of 0.
         const Octets options = {17, 0, 1, 4, 0, 0, 0, 0};
-        frame.insert(frame.begin() + kIp + kIp6, options.begin(), options.end());
-        set(frame, kIp + 4, static_cast<std::uint16_t>(frame.size() - kIp - kIp6));
+        frame.insert(frame.begin() + kEthernet + kIp6, options.begin(), options.end());
+        set16(frame, kEthernet + 4, static_cast<std::uint16_t>(frame.size() - kEthernet - kIp6));
         peer.send(frame);
     }
     dropped({});

@@ -8,7 +8,6 @@ namespace wire {
 
 namespace {
 
-constexpr std::size_t kEthernet = 14;
 constexpr std::size_t kBth = 12;
 constexpr std::size_t kIcrc = 4;
 
@@ -24,12 +23,6 @@ std::uint64_t get(std::span<const std::uint8_t> in, std::size_t offset, std::siz
     for (std::size_t i = 0; i < bytes; i++)
         value = value << 8 | in[offset + i];
     return value;
-}
-
-void set16(Octets &frame, std::size_t offset, std::uint32_t value)
-{
-    frame[offset] = static_cast<std::uint8_t>(value >> 8);
-    frame[offset + 1] = static_cast<std::uint8_t>(value);
 }
 
 bool is_v4(const Address &address)
@@ -162,6 +155,12 @@ void put_bth(Octets &out, const Packet &p, std::uint8_t pad)
 }
 
 } // namespace
+
+void set16(Octets &frame, std::size_t offset, std::uint32_t value)
+{
+    frame[offset] = static_cast<std::uint8_t>(value >> 8);
+    frame[offset + 1] = static_cast<std::uint8_t>(value);
+}
 
 std::uint32_t internet_sum(std::span<const std::uint8_t> bytes, std::uint32_t start)
 {

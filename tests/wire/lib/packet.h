@@ -20,6 +20,7 @@ using Mac = std::array<std::uint8_t, 6>;
 
 constexpr std::uint16_t kPort = 4791;
 constexpr std::uint32_t kMask24 = 0xffffff;
+constexpr std::size_t kEthernet = 14; ///< bytes before the IP header
 
 /// The five lower bits of an opcode (IBTA volume 1, table "OpCode field").
 enum Op : std::uint8_t {
@@ -153,6 +154,8 @@ inline std::uint32_t psn_add(std::uint32_t psn, std::int64_t n)
 {
     return static_cast<std::uint32_t>(psn + n) & kMask24;
 }
+/// Writes the 16 bits at @p offset, which the frame has.
+void set16(Octets &frame, std::size_t offset, std::uint32_t value);
 /// The Internet checksum (RFC 1071) before its complement: the folded sum, begun at @p start.
 std::uint32_t internet_sum(std::span<const std::uint8_t> bytes, std::uint32_t start = 0);
 /// How far @p a is after @p b.
